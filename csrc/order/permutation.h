@@ -1,0 +1,48 @@
+// Shuffled: a keyed pseudo-random bijection of [0, n) for any 1 <= n < 2^63, every position computable on its own.
+//
+// Up to kTableSize samples it is an exact Fisher-Yates shuffle held in a table of at most 32 KiB, because small Feistel
+// networks show defects there; above, the network of feistel.h in 16-bit words while they suffice, else in 32-bit ones.
+// All randomness is Philox4x64-10 with key (seed, version) and counter (epoch, n, block, purpose), so (seed, epoch)
+// pairs never share a stream: (0, 1) is not (1, 0).
+#pragma once
+
+#include <variant>
+#include <vector>
+
+#include "order/epoch_cache.h"
+#include "order/feistel.h"
+#include "order/order.h"
+
+namespace fastshard {
+
+// Part of the key, so that a changed algorithm is a different order. 0 is provisional: it is frozen as 1 once the
+// statistical battery has chosen the rounds.
+constexpr std::uint64_t kShuffledVersion = 0;
+
+// One epoch's bijection.
+class Permutation {
+ public:
+  static constexpr std::uint64_t kTableSize = 16384;
+
+  Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
+  void fill(Positions positions, std::int64_t* out) const;
+
+ private:
+  using Table = std::vector<std::uint16_t>;
+  using Form = std::variant<Table, Feistel<std::uint16_t>, Feistel<std::uint32_t>>;
+  static Form make(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
+
+  Form form_;
+};
+
+class Shuffled final : public Order {
+ public:
+  Shuffled(std::uint64_t n, std::uint64_t seed) : n_(n), seed_(seed) {}
+  void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const override;
+
+ private:
+  std::uint64_t n_, seed_;
+  EpochCache<Permutation> cache_;
+};
+
+}  // namespace fastshard

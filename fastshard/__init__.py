@@ -1,0 +1,21 @@
+"""fastshard: the order in which data-parallel training sees its samples: exact, instant, provable."""
+
+from fastshard import orders
+from fastshard._version import __version__
+from fastshard._warnings import EmptyRankWarning, EpochChangedError, RepeatedEpochError, RepeatedEpochWarning
+from fastshard.samplers import DistributedBatchSampler, DistributedSampler, install, uninstall
+from fastshard.slicing import Slice
+
+__all__ = [
+    "DistributedBatchSampler",
+    "DistributedSampler",
+    "EmptyRankWarning",
+    "EpochChangedError",
+    "RepeatedEpochError",
+    "RepeatedEpochWarning",
+    "Slice",
+    "__version__",
+    "install",
+    "orders",
+    "uninstall",
+]

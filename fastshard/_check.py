@@ -1,0 +1,51 @@
+"""Checks of arguments: each quotes the value it got and says what may be. Called once per public call."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TypeVar
+
+MAX_LENGTH = 2**63 - 1
+MAX_EPOCH = 2**64 - 1
+
+T = TypeVar("T")
+
+
+def integer(name: str, value: object, low: int, high: int) -> int:
+    """Returns `value` as an int in [low, high].
+
+    Raises:
+        TypeError: not an integer (a bool is none: True in the place of a count is a slipped argument).
+        ValueError: outside [low, high].
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {name}={value!r}")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {name}={value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} must be in [{_power(low)}, {_power(high + 1)}), got {name}={number}")
+    return number
+
+
+def one_of(name: str, value: T, allowed: Iterable[T]) -> T:
+    """Returns `value` if it is among `allowed`, else raises ValueError."""
+    choices = list(allowed)
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {name}={value!r}")
+    return value
+
+
+def seed(value: object) -> int:
+    """Returns a seed in [-2^63, 2^64), which is what torch's manual_seed takes too."""
+    return integer("seed", value, -(2**63), 2**64 - 1)
+
+
+def _power(bound: int) -> str:
+    """2^63 reads better than 9223372036854775808."""
+    exponent = abs(bound).bit_length() - 1
+    if exponent < 32 or abs(bound) != 2**exponent:
+        return str(bound)
+    return f"{'-' if bound < 0 else ''}2^{exponent}"

@@ -1,0 +1,7 @@
+"""Orders: which sample id sits at a position of an epoch. One class each, all with the contract of `Order`."""
+
+from fastshard.orders.base import Order
+from fastshard.orders.core import Sequential, Shuffled, TorchShuffled
+from fastshard.orders.table import BY_NAME
+
+__all__ = ["BY_NAME", "Order", "Sequential", "Shuffled", "TorchShuffled"]

@@ -1,0 +1,85 @@
+"""The contract of every order: which sample id sits at a position of an epoch."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, ClassVar
+
+from fastshard import _check
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class Order(abc.ABC):
+    """One global order of sample ids per epoch, the same on every rank.
+
+    An order is stateless: what sits at a position depends on (epoch, position) and the order's own arguments alone,
+    never on global random state, on what was asked before, or on the world size. Subclasses give `name`, `__len__`
+    and `_fill`, and must be picklable and cheap to build, because a sampler carries its order into worker processes.
+    """
+
+    name: ClassVar[str]
+    """Name and version, such as "torch/1". A version never changes meaning: resuming a run depends on it."""
+
+    reshuffles: ClassVar[bool] = True
+    """Whether epochs differ. Two passes over one epoch are suspicious only if they do."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """The number of positions in an epoch."""
+
+    @property
+    def num_ids(self) -> int:
+        """Ids are in [0, num_ids): the length of the dataset that this order is for."""
+        return len(self)
+
+    def indices(self, epoch: int, start: int = 0, stop: int | None = None, step: int = 1) -> npt.NDArray[np.int64]:
+        """Returns the ids at positions start, start + step, ... below stop.
+
+        Costs the same wherever the positions lie, and touches no others.
+
+        Args:
+            epoch: any int in [0, 2^64).
+            start: first position, in [0, len(self)].
+            stop: end of the positions, in [start, len(self)]; None is len(self).
+            step: distance of two positions, at least 1.
+
+        Returns:
+            An int64 array of ceil((stop - start) / step) ids.
+
+        Raises:
+            TypeError: an argument is not an int.
+            ValueError: an argument is out of its range.
+            MemoryError: the array, or what the order keeps for an epoch, does not fit.
+
+        Example:
+            >>> Sequential(10).indices(epoch=0, start=1, step=4).tolist()
+            [1, 5, 9]
+        """
+        length = len(self)
+        epoch = _check.integer("epoch", epoch, 0, _check.MAX_EPOCH)
+        start = _check.integer("start", start, 0, length)
+        stop = length if stop is None else _check.integer("stop", stop, start, length)
+        step = _check.integer("step", step, 1, _check.MAX_LENGTH)
+        count = -((start - stop) // step)
+        if count > _check.MAX_LENGTH // 8:
+            raise MemoryError(f"an array of {count} int64 ids is larger than the address space")
+        return self._fill(epoch, start, count, step)
+
+    def index(self, epoch: int, position: int) -> int:
+        """Returns the id at one position. For many, ask `indices` once instead of this often.
+
+        Raises:
+            IndexError: position is not in [0, len(self)).
+        """
+        try:
+            position = _check.integer("position", position, 0, len(self) - 1)
+        except ValueError as error:
+            raise IndexError(str(error)) from None
+        return int(self.indices(epoch, position, position + 1)[0])
+
+    @abc.abstractmethod
+    def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
+        """Does the work of `indices`, whose checks have passed: every position asked for exists."""

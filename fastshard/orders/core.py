@@ -1,0 +1,109 @@
+"""Orders whose ids come from the compiled core."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fastshard import _check, _core
+from fastshard.orders.base import Order
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class CoreOrder(Order, abc.ABC):
+    """An order of n samples, filled by `_core`. Immutable, hashable, and pickled by its arguments alone."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check = _CHECKS[field.name]
+            object.__setattr__(self, field.name, check(getattr(self, field.name)))
+        object.__setattr__(self, "_order", self._build())
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The compiled object is rebuilt on arrival: a permutation of gigabytes must not travel to a worker.
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CoreOrder:
+        return self  # immutable, and a copy would derive the epoch again
+
+    @abc.abstractmethod
+    def _build(self) -> _core.Order: ...
+
+    def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
+        order: _core.Order = getattr(self, "_order")  # noqa: B009 (a frozen dataclass declares fields only)
+        return order.indices(epoch, start, count, step)
+
+
+def _length(n: object) -> int:
+    return _check.integer("n", n, 1, _check.MAX_LENGTH)
+
+
+_CHECKS = {"n": _length, "seed": _check.seed}
+
+
+@dataclass(frozen=True)
+class Sequential(CoreOrder):
+    """The identity: position p holds sample p, in every epoch.
+
+    Args:
+        n: number of samples, in [1, 2^63).
+    """
+
+    name: ClassVar[str] = "sequential/1"
+    reshuffles: ClassVar[bool] = False
+
+    def _build(self) -> _core.Order:
+        return _core.Sequential()
+
+
+@dataclass(frozen=True)
+class Shuffled(CoreOrder):
+    """A keyed pseudo-random permutation: any position of any epoch at once, in constant memory.
+
+    Args:
+        n: number of samples, in [1, 2^63).
+        seed: any int in [-2^63, 2^64), taken modulo 2^64. No two pairs of (seed, epoch) share an order, other than
+            by chance: (0, 1) is not (1, 0).
+
+    Source: docs/design.md, "Shuffled".
+    """
+
+    seed: int = 0
+    name: ClassVar[str] = "shuffled/0"
+
+    def _build(self) -> _core.Order:
+        return _core.Shuffled(self.n, self.seed % 2**64)
+
+
+@dataclass(frozen=True)
+class TorchShuffled(CoreOrder):
+    """Exactly torch's order: `torch.randperm(n)` on the CPU after `manual_seed(seed + epoch)`.
+
+    An epoch's permutation is computed at the first request and kept until another epoch's is asked for: 4 bytes a
+    sample below 2^32 samples, 8 above. By torch's rule (seed 0, epoch 1) and (seed 1, epoch 0) are one order.
+
+    Args:
+        n: number of samples, in [1, 2^63), as far as memory goes.
+        seed: any int in [-2^63, 2^64). seed + epoch is taken modulo 2^64, of which torch uses the low 32 bits.
+
+    Raises:
+        MemoryError: at the first request, with the size that would be needed.
+
+    Source: randperm_cpu in ATen/native/TensorFactories.cpp of torch 2.13, compared with torch's output by the tests.
+    """
+
+    seed: int = 0
+    name: ClassVar[str] = "torch/1"
+
+    def _build(self) -> _core.Order:
+        return _core.TorchShuffled(self.n, self.seed % 2**64)

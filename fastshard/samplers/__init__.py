@@ -1,0 +1,7 @@
+"""Samplers: an order, sliced for a rank, handed out epoch by epoch."""
+
+from fastshard.samplers.batch import DistributedBatchSampler
+from fastshard.samplers.distributed import DistributedSampler
+from fastshard.samplers.installing import install, uninstall
+
+__all__ = ["DistributedBatchSampler", "DistributedSampler", "install", "uninstall"]

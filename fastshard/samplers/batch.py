@@ -1,0 +1,130 @@
+"""DistributedBatchSampler: whole batches of a rank's slice, made by the core many at a time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import BatchSampler
+
+from fastshard import _check
+from fastshard._warnings import EmptyRankWarning
+from fastshard.samplers.distributed import CHUNK, DistributedSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+    from fastshard import orders
+    from fastshard.samplers.passes import OnRepeatedEpoch
+    from fastshard.slicing import Uneven
+
+
+class DistributedBatchSampler(BatchSampler):
+    """Gives each rank its batches of one global shuffle, for a DataLoader's `batch_sampler=`.
+
+    Batch t of all ranks together is the global batch: positions [t*b*P, (t+1)*b*P) of the order.
+
+    Args:
+        dataset: anything with `len`.
+        batch_size: samples per batch on this rank (the micro-batch b), at least 1.
+        num_replicas, rank, shuffle, seed, order, on_repeated_epoch: as for DistributedSampler.
+        drop_last: True drops partial *global* batches, so that every batch has batch_size samples and every rank the
+            same number of batches. False keeps the last, smaller batch.
+        uneven: as for DistributedSampler; None is "drop" with drop_last and "pad" without. With drop_last and "pad",
+            ranks are padded first, and what is then short of a whole batch is dropped.
+        as_array: yield int64 arrays, not lists of int: for datasets whose `__getitems__` takes arrays.
+
+    Attributes:
+        sampler: the DistributedSampler whose draws are batched.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, out of its range, or contradicts another.
+
+    Warns:
+        EmptyRankWarning: some rank gets no batch.
+
+    Example:
+        >>> batches = DistributedBatchSampler(range(10), batch_size=2, num_replicas=3, rank=0, drop_last=True)
+        >>> len(batches), [len(batch) for batch in batches]
+        (1, [2])
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        batch_size: int,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        order: str | orders.Order = "shuffled",
+        uneven: Uneven | None = None,
+        on_repeated_epoch: OnRepeatedEpoch = "warn",
+        as_array: bool = False,
+    ) -> None:
+        batch_size = _check.integer("batch_size", batch_size, 1, _check.MAX_LENGTH)
+        sampler: DistributedSampler[int] = DistributedSampler(
+            dataset,
+            num_replicas,
+            rank,
+            shuffle,
+            seed,
+            order=order,
+            uneven=uneven or ("drop" if drop_last else "pad"),
+            on_repeated_epoch=on_repeated_epoch,
+        )
+        super().__init__(sampler, batch_size, drop_last)
+        self.sampler: DistributedSampler[int] = sampler
+        self.as_array = as_array
+        share = sampler.slice
+        if drop_last:
+            # Of the rank with the fewest samples: under "keep" the others may have one more, and a batch more.
+            fewest = share.length // share.num_replicas if share.uneven == "keep" else share.num_samples
+            self._num_batches = fewest // batch_size
+            self._num_samples = self._num_batches * batch_size
+        else:
+            self._num_batches = -(-share.num_samples // batch_size)
+            self._num_samples = share.num_samples
+        if drop_last and not self._num_batches and share.num_samples:
+            warnings.warn(
+                f"no rank gets a batch: {share.length} samples are fewer than batch_size={batch_size} on each of "
+                f"{share.num_replicas} ranks, and drop_last=True",
+                EmptyRankWarning,
+                stacklevel=2,
+            )
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next pass draws from; assigning to it is `set_epoch`."""
+        return self.sampler.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.sampler.set_epoch(epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """As DistributedSampler.set_epoch."""
+        self.sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.sampler.run_chunks(self._chunks)
+
+    def _chunks(self, epoch: int) -> Iterator[list[Any]]:
+        size = self.batch_size
+        chunk = max(1, CHUNK // size) * size
+        for start in range(0, self._num_samples, chunk):
+            stop = min(start + chunk, self._num_samples)
+            ids = self.sampler.slice.indices(self.sampler.order, epoch, start, stop)
+            whole = len(ids) // size * size
+            batches = ids[:whole].reshape(-1, size)
+            last = [ids[whole:]] if whole < len(ids) else []
+            if self.as_array:
+                yield [*batches, *last]
+            else:
+                yield batches.tolist() + [batch.tolist() for batch in last]

@@ -1,0 +1,183 @@
+"""DistributedSampler: torch's class, with its order from the core. O(1) memory and start for `order="shuffled"`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar, cast, get_args
+
+import torch.distributed as dist
+import torch.utils.data.distributed as torch_distributed
+
+from fastshard import _check, _core, orders
+from fastshard.samplers.passes import Chunk, OnRepeatedEpoch, Passes
+from fastshard.slicing import Slice, Uneven
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+    import numpy as np
+    import numpy.typing as npt
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Ids that are asked of the core at a time: enough for the call to cost nothing per id, few enough for the first id to
+# come at once and for the array to stay in the first-level cache (32 kB).
+CHUNK = 4096
+
+
+class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
+    """Gives each rank its slice of one global shuffle; replaces torch's DistributedSampler.
+
+    A subclass of torch's with the same positional arguments and attributes, so frameworks take it for one. Unlike
+    torch's it starts at once whatever the dataset's size, and holds no list of all ids.
+
+    Args:
+        dataset: anything with `len`; its length is fixed from here on.
+        num_replicas: number of ranks; None asks the process group.
+        rank: this rank, in [0, num_replicas); None asks the process group.
+        shuffle: False is dataset order, as with torch.
+        seed: any int in [-2^63, 2^64), the same on every rank.
+        drop_last: torch's name for uneven="drop" (True) and uneven="pad" (False).
+        order: "shuffled" is fastshard's own permutation, "torch" exactly the one torch's sampler would use (computed
+            once an epoch, 4 bytes a sample); or any Order, whose own seed then holds.
+        uneven: see `Slice`; None follows drop_last. "keep" uses every sample exactly once, for evaluation or Join.
+        on_repeated_epoch: what a second pass without `set_epoch` does. "warn" warns once, "error" raises
+            RepeatedEpochError, "advance" goes to the next epoch by itself, "ignore" repeats the order in silence.
+
+    Attributes:
+        num_samples: draws of this rank per epoch, padding included; `len(sampler)`.
+        num_padding: how many of this rank's last draws are padding, that is, samples also drawn elsewhere.
+        total_size: draws of all ranks together, padding included.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, out of its range, or contradicts another.
+
+    Warns:
+        EmptyRankWarning: some rank gets no sample.
+
+    Example:
+        >>> sampler = DistributedSampler(range(10), num_replicas=2, rank=0, seed=1)
+        >>> sampler.set_epoch(3)
+        >>> list(sampler) == sampler.indices().tolist()
+        True
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        order: str | orders.Order = "shuffled",
+        uneven: Uneven | None = None,
+        on_repeated_epoch: OnRepeatedEpoch = "warn",
+    ) -> None:
+        num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
+        rank = dist.get_rank() if rank is None else rank
+        if len(dataset) == 0:
+            raise ValueError("dataset must have at least one sample, got len(dataset)=0")
+        if uneven is None:
+            uneven = "drop" if drop_last else "pad"
+        elif drop_last and uneven != "drop":
+            raise ValueError(f'drop_last=True means uneven="drop", got uneven={uneven!r}; leave one of them out')
+        self.order = _resolve_order(order, len(dataset), shuffle, seed)
+        self.slice = Slice(len(self.order), rank, num_replicas, uneven)
+        _check.one_of("on_repeated_epoch", on_repeated_epoch, get_args(OnRepeatedEpoch))
+        self._passes = Passes(on_repeated_epoch)
+        super().__init__(
+            dataset,  # type: ignore[arg-type] # torch's annotation asks for a Dataset, its code for len()
+            num_replicas=self.slice.num_replicas,
+            rank=self.slice.rank,
+            shuffle=shuffle,
+            seed=getattr(self.order, "seed", _check.seed(seed)),
+            drop_last=uneven == "drop",
+        )
+        self.uneven: Uneven = uneven
+        self.num_samples = self.slice.num_samples
+        self.num_padding = self.slice.num_padding
+        self.total_size = self.slice.total_size
+        self._built_from = self._facts()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next pass draws from; assigning to it is `set_epoch`."""
+        return self._passes.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._passes.set_epoch(epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the passes to come. Call it on every rank, before `iter()` of the loader.
+
+        Args:
+            epoch: any int in [0, 2^64).
+
+        Raises:
+            TypeError, ValueError: epoch is not such an int.
+            EpochChangedError: not here, but in a pass over another epoch that is running, at its next draw.
+        """
+        self._passes.set_epoch(epoch)
+
+    def indices(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.int64]:
+        """Returns the ids of this rank's draws [start, stop) in the current epoch, without walking to them.
+
+        Args:
+            start: first draw, in [0, num_samples].
+            stop: end of the draws, in [start, num_samples]; None is num_samples.
+
+        Returns:
+            An int64 array of stop - start ids.
+        """
+        self._check_unchanged()
+        return self.slice.indices(self.order, self.epoch, start, stop)
+
+    def __iter__(self) -> Iterator[T_co]:
+        return cast("Iterator[T_co]", self.run_chunks(self._chunks))  # torch says T_co, and means the ids
+
+    def run_chunks(self, chunks: Callable[[int], Iterable[Chunk[T]]]) -> Iterator[T]:
+        """For samplers built on this one: a pass over `chunks(epoch)`, which counts as a pass over this sampler.
+
+        Args:
+            chunks: called at the first draw with the epoch; gives chunks of ids or batches that nobody else holds.
+        """
+        self._check_unchanged()
+        return self._passes.run(chunks, reshuffles=self.order.reshuffles)
+
+    def _chunks(self, epoch: int) -> Iterator[_core.Ids]:
+        for start in range(0, self.num_samples, CHUNK):
+            stop = min(start + CHUNK, self.num_samples)
+            yield _core.Ids(self.slice.indices(self.order, epoch, start, stop))
+
+    def _facts(self) -> dict[str, object]:
+        names = ("num_replicas", "rank", "shuffle", "seed", "drop_last", "num_samples", "total_size")
+        return {"len(dataset)": len(self.dataset)} | {name: getattr(self, name) for name in names}  # type: ignore[arg-type]
+
+    def _check_unchanged(self) -> None:
+        """The order was made for these values. torch takes a change into account half; here it is an error."""
+        now = self._facts()
+        for name, built in self._built_from.items():
+            if now[name] != built:
+                raise RuntimeError(f"{name} was {built} when the sampler was built and is {now[name]}; build a new one")
+
+
+def _resolve_order(order: str | orders.Order, length: int, shuffle: bool, seed: int) -> orders.Order:
+    """The order that the arguments ask for together, or an error where they contradict each other."""
+    seed = _check.seed(seed)
+    if isinstance(order, str):
+        make = orders.BY_NAME[_check.one_of("order", order, orders.BY_NAME)]
+        return make(length, seed) if shuffle else orders.Sequential(length)
+    if not isinstance(order, orders.Order):
+        raise TypeError(f"order must be a name or an Order, got order={order!r}")
+    if not shuffle and order.reshuffles:
+        raise ValueError(f"shuffle=False contradicts order={order!r}; leave one of them out")
+    own_seed = getattr(order, "seed", seed)
+    if seed not in (0, own_seed):
+        raise ValueError(f"seed={seed} contradicts order={order!r}, which has its own; leave seed out")
+    if order.num_ids != length:
+        raise ValueError(f"order must be one of len(dataset)={length} ids, got one of {order.num_ids}: {order!r}")
+    return order
