@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from fastshard import _check, _core
+from fastshard import _check
+from fastshard._built import _core
 from fastshard._warnings import EmptyRankWarning
 
 if TYPE_CHECKING:

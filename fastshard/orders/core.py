@@ -6,7 +6,8 @@ import abc
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fastshard import _check, _core
+from fastshard import _check
+from fastshard._built import _core
 from fastshard.orders.base import Order
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar, cast, get_args
 import torch.distributed as dist
 import torch.utils.data.distributed as torch_distributed
 
-from fastshard import _check, _core, orders
+from fastshard import _check, orders
+from fastshard._built import _core
 from fastshard.samplers.passes import Chunk, OnRepeatedEpoch, Passes
 from fastshard.slicing import Slice, Uneven
 
