@@ -55,7 +55,7 @@ class Order(abc.ABC):
             MemoryError: the array, or what the order keeps for an epoch, does not fit.
 
         Example:
-            >>> Sequential(10).indices(epoch=0, start=1, step=4).tolist()
+            >>> orders.Sequential(10).indices(epoch=0, start=1, step=4).tolist()
             [1, 5, 9]
         """
         length = len(self)
