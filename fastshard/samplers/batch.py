@@ -73,7 +73,7 @@ class DistributedBatchSampler(BatchSampler):
             shuffle,
             seed,
             order=order,
-            uneven=uneven or ("drop" if drop_last else "pad"),
+            uneven=("drop" if drop_last else "pad") if uneven is None else uneven,
             on_repeated_epoch=on_repeated_epoch,
         )
         super().__init__(sampler, batch_size, drop_last)
