@@ -116,7 +116,7 @@ class DistributedBatchSampler(BatchSampler):
         return self.sampler.run_chunks(self._chunks)
 
     def _chunks(self, epoch: int) -> Iterator[list[Any]]:
-        size = self.batch_size
+        size = max(1, min(self.batch_size, self._num_samples))  # numpy refuses shapes that no address space holds
         chunk = max(1, CHUNK // size) * size
         for start in range(0, self._num_samples, chunk):
             stop = min(start + chunk, self._num_samples)
