@@ -1,0 +1,1 @@
+"""Benchmarks: one file a question, all measured by one runner, each against its peers in the same run."""

@@ -1,0 +1,10 @@
+"""The table of questions: what `python -m bench NAME` knows. A new question is a file and a row here."""
+
+from __future__ import annotations
+
+from bench import epoch_start, iterate, memory
+from bench.runner import Question
+
+QUESTIONS: dict[str, Question] = {
+    question.name: question for question in (epoch_start.QUESTION, iterate.QUESTION, memory.QUESTION)
+}

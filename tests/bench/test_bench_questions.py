@@ -1,0 +1,103 @@
+"""The questions themselves: what they compare really runs, and says the same in both of its files."""
+
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from bench import memory, peers, report, timing
+from bench.__main__ import main
+from bench.questions import QUESTIONS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_question_answered_by_the_command_gives_both_files_and_they_agree(tmp_path):
+    command = [sys.executable, "-m", "bench", "iterate", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iterate.json", "iterate.md"]
+    read = json.loads((tmp_path / "iterate.json").read_text(encoding="utf-8"))
+    markdown = (tmp_path / "iterate.md").read_text(encoding="utf-8")
+    assert done.stdout.strip() == markdown.strip()
+    lines = [line for line in markdown.splitlines() if line.startswith(("| one at a time", "| batches of"))]
+    assert len(lines) == len(read["rows"]) >= 12
+    for line, row in zip(lines, read["rows"], strict=True):
+        case, peer, median, _, runs, ratio = line.strip("| ").split(" | ")
+        assert (case, peer, runs) == (row["case"], row["peer"], str(len(row["values"])))
+        assert median == report.quantity(row["median"], read["unit"])
+        assert ratio.split()[0] == report.times(row["ratio"])
+        assert row["ratio"] > 0
+        assert row["low"] <= row["median"] <= row["high"]
+    for name in ("CPU", "numpy", "torch", "fastshard", "instruction set"):
+        assert f"| {name} | {read['machine'][name]} |" in markdown
+
+
+@pytest.mark.parametrize("arguments", [["epoch_strat"], ["epoch_strat", "--quick"], [], ["--quick"]])
+def test_an_unknown_or_missing_name_exits_2_with_the_names_that_there_are(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    printed = capsys.readouterr().err
+    assert all(name in printed for name in [*arguments[:1], "epoch_start", "iterate", "memory", "all"])
+
+
+def test_the_list_has_every_question(capsys):
+    assert main(["--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["epoch_start", "iterate", "memory"]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_question_compares_each_case_with_a_baseline_and_no_peer_twice(name):
+    for quick in (True, False):
+        for group in QUESTIONS[name].plan(quick).groups:
+            labels = [cell.peer for cell in group.cells]
+            assert group.baseline in labels
+            assert len(labels) == len(set(labels)) > 1
+
+
+def test_peers_hand_out_a_share_of_the_same_size_and_torchs_order_is_torchs():
+    ids = {}
+    for name, peer in peers.installed().items():
+        sampler, rest = peers.started(peer, 80_000)
+        assert len(list(rest)) == 9_999
+        sampler.set_epoch(peers.EPOCH)
+        ids[name] = list(islice(sampler, 100))
+    assert ids["fastshard-torch"] == ids["torch"]
+    assert len({tuple(drawn) for name, drawn in ids.items() if name != "torchdata"}) == 3
+
+
+def test_a_peer_that_is_not_installed_is_named():
+    assert peers.Peer("x", list, module="no_such_package.module").installed is False
+    assert peers.Peer("x", list, module="numpy.random").installed is True
+    missing = [peer.label for peer in peers.PEERS.values() if not peer.installed]
+    assert [note.split(" is not installed")[0] for note in peers.missing_notes()] == missing
+
+
+def test_memory_is_measured_in_bytes_in_a_process_of_its_own():
+    assert 4 * 2_000_000 <= memory.growth("fastshard-torch", 2_000_000) < 4 * 2_000_000 + 1_000_000
+
+
+def test_what_is_prepared_is_prepared_once_and_handed_to_every_run():
+    prepared, seen = [], []
+    measure = timing.items_per_second(10, seen.append, lambda: prepared.append(1) or "ready")
+    assert measure() > 0
+    assert measure() > 0
+    assert (prepared, seen) == ([1], ["ready", "ready"])
+
+
+def test_a_short_call_is_repeated_until_it_can_be_timed():
+    calls = []
+    measure = timing.seconds_per_call(lambda: calls.append(1))
+    measure()
+    assert len(calls) == 1
+    measure()
+    assert len(calls) > 100
+
+
+@pytest.mark.parametrize(("samples", "text"), [(100_000, "1e5"), (50_000_000, "5e7"), (12_500, "1.25e4"), (7, "7e0")])
+def test_a_size_is_written_as_people_say_it(samples, text):
+    assert peers.power(samples) == text
