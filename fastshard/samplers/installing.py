@@ -8,6 +8,7 @@ are not touched.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, TypeVar
 
 import torch.utils.data.distributed as torch_distributed
@@ -62,3 +63,7 @@ def _new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
     # copy and pickle call it without arguments, to fill a sampler that was built before.
     built = cls is torch_distributed.DistributedSampler and (args or kwargs)
     return object.__new__(InstalledDistributedSampler if built and _options is not None else cls)
+
+
+# Whoever asks for the arguments of torch's class finds its `__new__` before its `__init__`.
+_new.__signature__ = inspect.signature(torch_distributed.DistributedSampler.__init__)  # type: ignore[attr-defined]
