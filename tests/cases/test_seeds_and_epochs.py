@@ -172,7 +172,7 @@ def test_late_set_epoch(n, whole_batches):
 @pytest.mark.parametrize("whole_batches", [False, True])
 @pytest.mark.parametrize("n", [8, 40, 20_000])
 def test_late_set_epoch_with_workers(n, whole_batches):
-    """iter() first and `set_epoch(3)` after it, K=2: torch has drawn already, so a clear error before the first batch."""
+    """iter() first and `set_epoch(3)` after it, K=2: torch has drawn already, so an error at the first batch."""
     sampler, loader = loader_of(n, 2, whole_batches)
     batches = iter(loader)
     sampler.set_epoch(3)
