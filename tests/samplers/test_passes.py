@@ -1,0 +1,150 @@
+"""What a pass over a sampler is: when it begins and ends, what set_epoch does to it, and who is warned."""
+
+import gc
+import threading
+import warnings
+
+import pytest
+
+from fastshard import (
+    DistributedBatchSampler,
+    DistributedSampler,
+    EpochChangedError,
+    RepeatedEpochError,
+    RepeatedEpochWarning,
+)
+from fastshard.samplers.distributed import CHUNK
+
+LONG = 2 * (3 * CHUNK + 17)  # two ranks, several chunks each
+
+
+def make(n=LONG, **options):
+    return DistributedSampler(range(n), 2, 1, seed=3, **options)
+
+
+def test_a_pass_draws_from_the_epoch_of_its_first_draw():
+    sampler = make()
+    passes = [iter(sampler) for _ in range(2)]
+    for epoch, running in zip((4, 5), passes, strict=True):
+        sampler.set_epoch(epoch)
+        expected = sampler.indices().tolist()
+        assert list(running) == expected
+
+
+@pytest.mark.parametrize("draws", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 16, 3 * CHUNK + 17])
+def test_a_change_of_epoch_stops_a_running_pass_at_its_next_draw(draws):
+    sampler = make()
+    running = iter(sampler)
+    for _ in range(draws):
+        next(running)
+    sampler.set_epoch(3)
+    with pytest.raises(EpochChangedError, match=r"set_epoch\(3\) was called while a pass over epoch 0 was running"):
+        next(running)
+    with pytest.raises(StopIteration):
+        next(running)
+    assert list(sampler) == sampler.indices().tolist()
+
+
+def test_a_change_of_epoch_does_not_stop_a_pass_that_is_over():
+    sampler = make()
+    assert len(list(sampler)) == LONG // 2
+    sampler.set_epoch(3)
+    assert len(list(sampler)) == LONG // 2
+
+
+def test_a_change_of_epoch_stops_every_running_pass():
+    sampler = make()
+    passes = [iter(sampler) for _ in range(3)]
+    for running in passes:
+        next(running)
+    sampler.set_epoch(1)
+    for running in passes:
+        with pytest.raises(EpochChangedError):
+            next(running)
+
+
+def test_a_pass_that_was_stopped_is_no_pass_over_the_new_epoch():
+    sampler = make(on_repeated_epoch="error")
+    running = iter(sampler)
+    next(running)
+    sampler.set_epoch(1)
+    with pytest.raises(EpochChangedError):
+        next(running)
+    assert len(list(sampler)) == LONG // 2
+
+
+def test_an_iterator_that_nobody_drew_from_is_no_pass():
+    sampler = make(on_repeated_epoch="error")
+    for _ in range(3):
+        iter(sampler)
+    assert len(list(sampler)) == LONG // 2
+
+
+def test_the_warning_comes_once_and_says_what_to_do():
+    sampler = make()
+    list(sampler)
+    with pytest.warns(RepeatedEpochWarning) as caught:
+        list(sampler)
+    text = str(caught[0].message)
+    assert "pass 2 over epoch 0 repeats its order" in text
+    assert "set_epoch" in text
+    assert 'on_repeated_epoch="advance"' in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(sampler)
+
+
+def test_returning_to_an_earlier_epoch_is_no_repetition():
+    sampler = make(on_repeated_epoch="error")
+    for epoch in (0, 1, 0, 0):
+        sampler.set_epoch(epoch)
+        assert list(sampler) == sampler.indices().tolist()
+
+
+def test_an_error_raises_at_the_first_draw_of_every_further_pass():
+    sampler = make(on_repeated_epoch="error")
+    list(sampler)
+    for _ in range(2):
+        with pytest.raises(RepeatedEpochError):
+            next(iter(sampler))
+
+
+def test_advance_goes_on_from_the_epoch_that_was_set():
+    sampler = make(on_repeated_epoch="advance")
+    sampler.set_epoch(7)
+    drawn = [list(sampler) for _ in range(3)]
+    assert sampler.epoch == 9
+    for epoch, ids in zip((7, 8, 9), drawn, strict=True):
+        sampler.set_epoch(epoch)
+        assert ids == sampler.indices().tolist()
+
+
+def test_advance_beyond_the_last_epoch_is_refused_with_its_name():
+    sampler = make(on_repeated_epoch="advance")
+    sampler.set_epoch(2**64 - 1)
+    list(sampler)
+    with pytest.raises(ValueError, match=r"epoch must be in \[0, 2\^64\), got epoch=18446744073709551616"):
+        list(sampler)
+
+
+def test_passes_are_forgotten_when_they_are_over():
+    sampler = make(on_repeated_epoch="ignore")
+    for epoch in range(20):
+        sampler.set_epoch(epoch)
+        running = iter(sampler)
+        next(running)
+        del running
+        list(sampler)
+    gc.collect()
+    assert sampler._passes._running == []
+
+
+def test_set_epoch_from_another_thread_stops_the_pass():
+    sampler = DistributedBatchSampler(range(LONG), 4, 2, 1)
+    running = iter(sampler)
+    next(running)
+    other = threading.Thread(target=sampler.set_epoch, args=(5,))
+    other.start()
+    other.join()
+    with pytest.raises(EpochChangedError):
+        next(running)
