@@ -21,7 +21,7 @@ def describe() -> dict[str, str]:
         "CPU": cpu_name(),
         "cores": f"{psutil.cpu_count(logical=False) or '?'} physical, {os.cpu_count()} logical",
         "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB, transparent huge pages: {huge_pages()}",
-        "load before": f"{psutil.getloadavg()[0]:.2f} (one-minute average, processes)",
+        "load before": load(),
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "numpy": np.__version__,
@@ -35,6 +35,11 @@ def describe() -> dict[str, str]:
 def instruction_set() -> str:
     """What fastshard's core runs. The one place that says so: to be asked of the core once it can tell."""
     return "portable (compiler-vectorised)"
+
+
+def load() -> str:
+    """How many processes wanted a core in the last minute, this one included. Above the cores, times are too long."""
+    return f"{psutil.getloadavg()[0]:.2f} processes (one-minute average)"
 
 
 def cpu_name() -> str:

@@ -20,7 +20,8 @@ def plan(quick: bool) -> Plan:
         f"Peak resident growth of a fresh process: rank {peers.RANK} of {peers.NUM_REPLICAS} builds its sampler and "
         f"draws {memory_probe.DRAWS:,} ids, after the imports and a warm-up on {memory_probe.WARM_UP:,} samples.",
         f"Counted in pages, and as one page ({memory_probe.PAGE:,} bytes) where nothing grew; "
-        "Linux knows a peak that is past, as torch's is, to about 0.3 MB.",
+        "Linux knows a peak that is past, as torch's is, to about 0.3 MB. What fits in memory that the imports and the "
+        "warm-up left free is not growth.",
         *peers.missing_notes(),
     ]
     if not memory_probe.reset_peak():

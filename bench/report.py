@@ -88,9 +88,10 @@ def times(ratio: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, and no exponent for values from 0.001 to 999."""
-    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.0995 else 4
-    return f"{value:.{decimals}f}"
+    """Three significant digits below 1,000, or two where they are enough: 0.81."""
+    if value < 0.0995:
+        return f"{value:.3g}"
+    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
 
 
 def _cells(row: Row, unit: str, per_sample: bool) -> list[str]:

@@ -153,6 +153,7 @@ def answer(question: Question, *, quick: bool) -> Result:
                 continue
             bar.set_postfix_str(group.case)
             rows += measure(group, effort, question.better, on_step=bar.update)
+    described["load after"] = machine.load()
     return Result(question, quick, rows, notes, described, time.perf_counter() - begin)
 
 
