@@ -1,4 +1,4 @@
-"""How long from the construction of a sampler to its first index? Takes about three minutes and 6 GB, mostly torch's."""
+"""How long from the construction of a sampler to its first index? About three minutes and 6 GB, mostly torch's."""
 
 from __future__ import annotations
 

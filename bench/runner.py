@@ -70,7 +70,7 @@ class Question:
         unit: of the measurements: "s", "ids/s" or "B".
         better: whether less or more of the unit is better.
         plan: called with `quick`, gives what to measure.
-        repeats: measurements of each cell, at most.
+        repeats: measurements of each cell, at most; a quick run makes 3.
         warm_up: whether a cell is run once before it is measured.
         per_sample: whether the table also divides by the samples of the dataset.
     """
@@ -141,7 +141,7 @@ def answer(question: Question, *, quick: bool) -> Result:
     begin = time.perf_counter()
     described = machine.describe()
     plan = question.plan(quick)
-    effort = Effort(min(question.repeats, 3 if quick else 7), 2.0 if quick else 30.0, question.warm_up)
+    effort = Effort(min(question.repeats, 3) if quick else question.repeats, 2.0 if quick else 30.0, question.warm_up)
     rows: list[Row] = []
     notes = [*plan.notes, _effort_note(effort)]
     steps = sum(len(group.cells) for group in plan.groups) * (effort.repeats + effort.warm_up)
