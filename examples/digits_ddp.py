@@ -122,14 +122,17 @@ def main():
 
     # Ranks may have different numbers of test batches, so not through DDP, whose forward may wait for the other ranks.
     correct, total = count_correct(model.module, test_set, options.batch_size, device)
-    everything = [None] * dist.get_world_size()
-    dist.all_gather_object(everything, (received, sampler.num_padding))
+    everything = [None] * dist.get_world_size() if is_first else None
+    dist.gather_object((received, sampler.num_padding), everything)
     dist.destroy_process_group()
+    if not is_first:
+        return (
+            0  # rank 0 speaks for all: at the first failure torchrun ends the others, perhaps before they have spoken
+        )
     ranks, num_padding = zip(*everything, strict=True)
     coverage = [measure_coverage(ids, num_padding, len(train_set)) for ids in zip(*ranks, strict=True)]
-    if is_first:
-        print(f"test accuracy: {correct}/{total} = {correct / total:.2%}")
-        print(f"\nReceived by all ranks together, world size {len(ranks)}:\n{format_coverage(coverage)}", flush=True)
+    print(f"test accuracy: {correct}/{total} = {correct / total:.2%}")
+    print(f"\nReceived by all ranks together, world size {len(ranks)}:\n{format_coverage(coverage)}", flush=True)
     return 1 if problems(coverage) else 0
 
 

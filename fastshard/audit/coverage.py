@@ -121,24 +121,24 @@ def problems(epochs: Sequence[Coverage]) -> list[str]:
     """Returns in words what keeps the epochs from being every sample exactly once, each time in a new order.
 
     Returns:
-        One text for each kind of problem and number of samples, with the epochs it occurs in (counted from 0); an empty
-        list if all is right.
+        One text for each kind of problem, with the epochs it occurs in (counted from 0); an empty list if all is right.
 
     Example:
         >>> problems([measure_coverage([[2, 0], [1, 2]], [0, 0], 4)])
         ['1 sample missing in epoch 0', '1 sample seen by two ranks, and not as padding, in epoch 0']
     """
-    found: dict[str, list[int]] = {}
-    for number, (epoch, repeats) in enumerate(zip(epochs, repeated_orders(epochs), strict=True)):
-        for wrong, text in [
-            (epoch.missing, f"{_count(epoch.missing, 'sample')} missing in"),
-            (epoch.overlap, f"{_count(epoch.overlap, 'sample')} seen by two ranks, and not as padding, in"),
-            (epoch.only_padded, f"{_count(epoch.only_padded, 'sample')} seen as padding only in"),
-            (repeats, "the order of an earlier epoch in"),
-        ]:
-            if wrong:
-                found.setdefault(text, []).append(number)
-    return [f"{text} {_name_epochs(numbers)}" for text, numbers in found.items()]
+    found = []
+    for counts, what in [
+        ([epoch.missing for epoch in epochs], "missing"),
+        ([epoch.overlap for epoch in epochs], "seen by two ranks, and not as padding,"),
+        ([epoch.only_padded for epoch in epochs], "seen as padding only"),
+    ]:
+        if any(counts):
+            found.append(f"{_count(filter(None, counts), 'sample')} {what} in {_name_epochs(counts)}")
+    repeats = repeated_orders(epochs)
+    if any(repeats):
+        found.append(f"the order of an earlier epoch in {_name_epochs(repeats)}")
+    return found
 
 
 def format_coverage(epochs: Sequence[Coverage]) -> str:
@@ -189,9 +189,8 @@ _COLUMNS = (
 
 
 def _all_right(epochs: Sequence[Coverage]) -> str:
-    padded = sorted({epoch.padded for epoch in epochs})
-    each = _count(padded[0], "padded draw") if len(padded) == 1 else f"{padded[0]:,} to {padded[-1]:,} padded draws"
-    once = f"every one of the {_count(epochs[0].num_samples, 'sample')} exactly once, {each}"
+    padded = _count((epoch.padded for epoch in epochs), "padded draw")
+    once = f"every one of the {_count([epochs[0].num_samples], 'sample')} exactly once, {padded}"
     return once if len(epochs) == 1 else f"{once}, in each of {len(epochs):,} epochs; no order repeated"
 
 
@@ -228,12 +227,16 @@ def _digest(ranks: Iterable[npt.NDArray[np.int64]]) -> bytes:
     return digest.digest()
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def _count(numbers: Iterable[int], noun: str) -> str:
+    """Says "1 sample" or "20 samples", and "20 to 30 samples" where the numbers differ."""
+    each = sorted(set(numbers))
+    span = " to ".join(f"{number:,}" for number in dict.fromkeys([each[0], each[-1]]))
+    return f"{span} {noun}" if each == [1] else f"{span} {noun}s"
 
 
-def _name_epochs(numbers: Sequence[int]) -> str:
-    """A handful by name; of more, the first ones and the last, so that a line stays a line after a thousand epochs."""
+def _name_epochs(counts: Sequence[int]) -> str:
+    """The epochs whose count is not 0: a handful by name; of more, the first ones and the last, to stay one line."""
+    numbers = [number for number, count in enumerate(counts) if count]
     if len(numbers) == 1:
         return f"epoch {numbers[0]}"
     listed = ", ".join(map(str, numbers if len(numbers) <= 5 else numbers[:3]))

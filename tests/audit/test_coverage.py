@@ -225,6 +225,8 @@ def test_the_last_line_says_that_all_is_right(padded, words):
 def test_a_problem_of_many_epochs_stays_one_line():
     assert problems([fake(missing=2) for _ in range(5)]) == ["2 samples missing in epochs 0, 1, 2, 3, 4"]
     assert problems([fake(missing=2) for _ in range(100)]) == ["2 samples missing in 100 epochs (0, 1, 2, ..., 99)"]
+    differing = [fake(overlap=overlap) for overlap in (1348, 0, 1, 359)]
+    assert problems(differing) == ["1 to 1,348 samples seen by two ranks, and not as padding, in epochs 0, 2, 3"]
 
 
 def test_a_table_of_nothing_or_of_two_datasets_is_an_error():
