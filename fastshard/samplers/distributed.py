@@ -77,6 +77,8 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         uneven: Uneven | None = None,
         on_repeated_epoch: OnRepeatedEpoch = "warn",
     ) -> None:
+        if (num_replicas is None or rank is None) and not dist.is_available():
+            raise RuntimeError("this torch has no torch.distributed to ask; give num_replicas and rank")
         num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
         rank = dist.get_rank() if rank is None else rank
         if len(dataset) == 0:
