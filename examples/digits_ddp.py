@@ -126,9 +126,8 @@ def main():
     dist.gather_object((received, sampler.num_padding), everything)
     dist.destroy_process_group()
     if not is_first:
-        return (
-            0  # rank 0 speaks for all: at the first failure torchrun ends the others, perhaps before they have spoken
-        )
+        # Rank 0 speaks for all: at the first failure torchrun ends the others, perhaps before they have spoken.
+        return 0
     ranks, num_padding = zip(*everything, strict=True)
     coverage = [measure_coverage(ids, num_padding, len(train_set)) for ids in zip(*ranks, strict=True)]
     print(f"test accuracy: {correct}/{total} = {correct / total:.2%}")
