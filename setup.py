@@ -45,6 +45,7 @@ class CMakeBuild(build_ext):
         module = Path(self.get_ext_fullpath(ext.name)).resolve()
         build = Path(self.build_temp).resolve()
         build.mkdir(parents=True, exist_ok=True)
+        # Afresh: a cache left here names the ninja and pybind11 of an isolated environment that is gone.
         configure = [
             "-G",
             "Ninja",
@@ -58,7 +59,7 @@ class CMakeBuild(build_ext):
             f"-DCMAKE_BUILD_TYPE={'Debug' if self.debug else 'Release'}",
         ]
         try:
-            subprocess.run(["cmake", "-S", str(ROOT), "-B", str(build), *configure], check=True)
+            subprocess.run(["cmake", "--fresh", "-S", str(ROOT), "-B", str(build), *configure], check=True)
             subprocess.run(["cmake", "--build", str(build), "--target", "_core"], check=True)
         except FileNotFoundError:
             raise SystemExit(

@@ -98,7 +98,7 @@ def count_correct(model, dataset, batch_size, device):
 def main():
     """Trains, tests and audits; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=3, choices=range(1, 1001), metavar="N", help="at least 1")
     parser.add_argument("--batch-size", type=int, default=16, help="samples per step on each rank")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights and of the order of the samples")
     options = parser.parse_args()

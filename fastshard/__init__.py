@@ -2,7 +2,13 @@
 
 from fastshard import orders
 from fastshard._version import __version__
-from fastshard._warnings import EmptyRankWarning, EpochChangedError, RepeatedEpochError, RepeatedEpochWarning
+from fastshard._warnings import (
+    EmptyRankWarning,
+    EpochChangedError,
+    EpochChangedWarning,
+    RepeatedEpochError,
+    RepeatedEpochWarning,
+)
 from fastshard.samplers import DistributedBatchSampler, DistributedSampler, install, uninstall
 from fastshard.slicing import Slice
 
@@ -11,6 +17,7 @@ __all__ = [
     "DistributedSampler",
     "EmptyRankWarning",
     "EpochChangedError",
+    "EpochChangedWarning",
     "RepeatedEpochError",
     "RepeatedEpochWarning",
     "Slice",

@@ -1,7 +1,7 @@
 """The compiled core, or what to do where there is none: Python itself would guess at a circular import."""
 
 try:
-    from fastshard import _core
+    import fastshard._core as _core
 except ImportError as error:
     raise ImportError(
         f"fastshard's compiled core can't be loaded ({error}). In a source tree, build it with: pip install -e . "

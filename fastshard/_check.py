@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable
 from typing import TypeVar
 
+import numpy as np
+
 MAX_LENGTH = 2**63 - 1
 MAX_EPOCH = 2**64 - 1
 
@@ -33,9 +35,16 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 def one_of(name: str, value: T, allowed: Iterable[T]) -> T:
     """Returns `value` if it is among `allowed`, else raises ValueError."""
     choices = list(allowed)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {name}={value!r}")
     return value
+
+
+def boolean(name: str, value: object) -> bool:
+    """Returns `value` as a bool: True, False, 1 or 0, numpy's too. Else raises TypeError: "no" is no False."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, got {name}={value!r}")
 
 
 def seed(value: object) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class EmptyRankWarning(UserWarning):
     """At least one rank has no sample: it would train on nothing while the others wait for it in their collectives."""
@@ -17,3 +20,15 @@ class RepeatedEpochError(RuntimeError):
 
 class EpochChangedError(RuntimeError):
     """The epoch was changed while a pass over the former one was running."""
+
+
+class EpochChangedWarning(UserWarning):
+    """The epoch was changed while a DataLoader held batches of the former one that nobody had taken yet."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warns at the line of the caller's that led here: the first one outside fastshard and torch."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("fastshard", "torch"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from fastshard import _check
 from fastshard._built import _core
-from fastshard._warnings import EmptyRankWarning
+from fastshard._warnings import EmptyRankWarning, warn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -83,10 +82,9 @@ class Slice:
         left = self.length - self.start
         if self.uneven != "pad" and 0 < left < self.num_replicas:
             empty = self.num_replicas if self.uneven == "drop" else self.num_replicas - left
-            warnings.warn(
+            warn(
                 f"{empty} of {self.num_replicas} ranks get no sample: {left} are left and uneven={self.uneven!r}",
                 EmptyRankWarning,
-                stacklevel=3,
             )
 
     @property

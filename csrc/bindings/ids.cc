@@ -33,11 +33,6 @@ PyObject* next(PyObject* object) {
   return ids->next == ids->end ? nullptr : PyLong_FromLongLong(*ids->next++);
 }
 
-PyObject* clear(PyObject* object, PyObject*) {
-  self(object)->next = self(object)->end;
-  Py_RETURN_NONE;
-}
-
 PyObject* length_hint(PyObject* object, PyObject*) {
   return PyLong_FromSsize_t(self(object)->end - self(object)->next);
 }
@@ -47,9 +42,9 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   const char* names[] = {"array", nullptr};
   PyObject* given = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &given)) return nullptr;
-  auto array = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>::ensure(given);
+  auto array = py::array_t<std::int64_t, py::array::c_style>::ensure(given);
   if (!array) {
-    PyErr_Format(PyExc_TypeError, "array must be convertible to int64, got %R", given);
+    PyErr_Format(PyExc_TypeError, "array must be of integers that fit int64, got %R", given);
     return nullptr;
   }
   Ids* ids = self(type->tp_alloc(type, 0));
@@ -61,7 +56,6 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }
 
 PyMethodDef methods[] = {
-    {"clear", clear, METH_NOARGS, "Forgets the ids that are left; the next call of next() raises StopIteration."},
     {"__length_hint__", length_hint, METH_NOARGS, "The number of ids that are left."},
     {nullptr, nullptr, 0, nullptr},
 };

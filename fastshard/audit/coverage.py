@@ -117,7 +117,7 @@ def repeated_orders(epochs: Iterable[Coverage]) -> list[int]:
     return repeats
 
 
-def problems(epochs: Sequence[Coverage]) -> list[str]:
+def problems(epochs: Iterable[Coverage]) -> list[str]:
     """Returns in words what keeps the epochs from being every sample exactly once, each time in a new order.
 
     Returns:
@@ -127,6 +127,7 @@ def problems(epochs: Sequence[Coverage]) -> list[str]:
         >>> problems([measure_coverage([[2, 0], [1, 2]], [0, 0], 4)])
         ['1 sample missing in epoch 0', '1 sample seen by two ranks, and not as padding, in epoch 0']
     """
+    epochs = list(epochs)
     found = []
     for counts, what in [
         ([epoch.missing for epoch in epochs], "missing"),
@@ -141,7 +142,7 @@ def problems(epochs: Sequence[Coverage]) -> list[str]:
     return found
 
 
-def format_coverage(epochs: Sequence[Coverage]) -> str:
+def format_coverage(epochs: Iterable[Coverage]) -> str:
     """Returns a table with one row an epoch, at most 80 columns wide, and a last line that says in words what it shows.
 
     Args:
@@ -158,6 +159,7 @@ def format_coverage(epochs: Sequence[Coverage]) -> str:
             0      4         3       1        0              0         0
         every one of the 3 samples exactly once, 1 padded draw
     """
+    epochs = list(epochs)
     sizes = sorted({epoch.num_samples for epoch in epochs})
     if len(sizes) != 1:
         raise ValueError(f"epochs must be one or more, all of one dataset, got datasets of sizes {sizes}")

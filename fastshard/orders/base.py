@@ -5,10 +5,11 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from fastshard import _check
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 
@@ -25,6 +26,8 @@ class Order(abc.ABC):
 
     reshuffles: ClassVar[bool] = True
     """Whether epochs differ. Two passes over one epoch are suspicious only if they do."""
+
+    _from_core: ClassVar[bool] = False  # the core's arrays are right by construction, others are checked
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -66,7 +69,10 @@ class Order(abc.ABC):
         count = -((start - stop) // step)
         if count > _check.MAX_LENGTH // 8:
             raise MemoryError(f"an array of {count} int64 ids is larger than the address space")
-        return self._fill(epoch, start, count, step)
+        ids = self._fill(epoch, start, count, step)
+        if not self._from_core:
+            self._check_filled(ids, count)
+        return ids
 
     def index(self, epoch: int, position: int) -> int:
         """Returns the id at one position. For many, ask `indices` once instead of this often.
@@ -82,4 +88,18 @@ class Order(abc.ABC):
 
     @abc.abstractmethod
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
-        """Does the work of `indices`, whose checks have passed: every position asked for exists."""
+        """Does the work of `indices`, whose checks have passed: every position asked for exists.
+
+        Returns:
+            An int64 array of `count` ids in [0, num_ids), which `indices` checks.
+        """
+
+    def _check_filled(self, ids: npt.NDArray[np.int64], count: int) -> None:
+        """One rank with an id more, or an id out of range, is a hang or a wrong sample somewhere else."""
+        what = f"{type(self).__name__}._fill must return an int64 array of {count} ids in [0, {self.num_ids})"
+        if not isinstance(ids, np.ndarray) or ids.dtype != np.int64:
+            raise TypeError(f"{what}, got {getattr(ids, 'dtype', type(ids))}")
+        if ids.shape != (count,):
+            raise ValueError(f"{what}, got shape {ids.shape}")
+        if count and not (ids.min() >= 0 and ids.max() < self.num_ids):
+            raise ValueError(f"{what}, got ids from {ids.min()} to {ids.max()}")

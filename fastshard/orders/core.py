@@ -20,11 +20,12 @@ class CoreOrder(Order, abc.ABC):
     """An order of n samples, filled by `_core`. Immutable, hashable, and pickled by its arguments alone."""
 
     n: int
+    _from_core: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check = _CHECKS[field.name]
-            object.__setattr__(self, field.name, check(getattr(self, field.name)))
+            if field.name in _CHECKS:
+                object.__setattr__(self, field.name, _CHECKS[field.name](getattr(self, field.name)))
         object.__setattr__(self, "_order", self._build())
 
     def __len__(self) -> int:
@@ -33,9 +34,6 @@ class CoreOrder(Order, abc.ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         # The compiled object is rebuilt on arrival: a permutation of gigabytes must not travel to a worker.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> CoreOrder:
-        return self  # immutable, and a copy would derive the epoch again
 
     @abc.abstractmethod
     def _build(self) -> _core.Order: ...

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import BatchSampler
 
 from fastshard import _check
-from fastshard._warnings import EmptyRankWarning
+from fastshard._warnings import EmptyRankWarning, warn
 from fastshard.samplers.distributed import CHUNK, DistributedSampler
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ class DistributedBatchSampler(BatchSampler):
         as_array: bool = False,
     ) -> None:
         batch_size = _check.integer("batch_size", batch_size, 1, _check.MAX_LENGTH)
+        drop_last, as_array = _check.boolean("drop_last", drop_last), _check.boolean("as_array", as_array)
         sampler: DistributedSampler[int] = DistributedSampler(
             dataset,
             num_replicas,
@@ -79,25 +79,20 @@ class DistributedBatchSampler(BatchSampler):
         super().__init__(sampler, batch_size, drop_last)
         self.sampler: DistributedSampler[int] = sampler
         self.as_array = as_array
-        share = sampler.slice
-        if drop_last:
-            # Of the rank with the fewest samples: under "keep" the others may have one more, and a batch more.
-            fewest = share.length // share.num_replicas if share.uneven == "keep" else share.num_samples
-            self._num_batches = fewest // batch_size
-            self._num_samples = self._num_batches * batch_size
-        else:
-            self._num_batches = -(-share.num_samples // batch_size)
-            self._num_samples = share.num_samples
-        if drop_last and not self._num_batches and share.num_samples:
-            warnings.warn(
-                f"no rank gets a batch: {share.length} samples are fewer than batch_size={batch_size} on each of "
-                f"{share.num_replicas} ranks, and drop_last=True",
+        if drop_last and not len(self) and sampler.num_samples:
+            warn(
+                f"no rank gets a batch: {sampler.slice.length} samples are fewer than batch_size={batch_size} on each "
+                f"of {sampler.num_replicas} ranks, and drop_last=True",
                 EmptyRankWarning,
-                stacklevel=2,
             )
 
     def __len__(self) -> int:
-        return self._num_batches
+        share = self.sampler.slice
+        if not self.drop_last:
+            return -(-share.num_samples // self.batch_size)
+        # Of the rank with the fewest samples: under "keep" the others may have one more, and a batch more.
+        fewest = share.length // share.num_replicas if share.uneven == "keep" else share.num_samples
+        return fewest // self.batch_size
 
     @property
     def epoch(self) -> int:
@@ -116,10 +111,11 @@ class DistributedBatchSampler(BatchSampler):
         return self.sampler.run_chunks(self._chunks)
 
     def _chunks(self, epoch: int) -> Iterator[list[Any]]:
-        size = max(1, min(self.batch_size, self._num_samples))  # numpy refuses shapes that no address space holds
+        num_samples = min(len(self) * self.batch_size, self.sampler.num_samples)
+        size = max(1, min(self.batch_size, num_samples))  # numpy refuses shapes that no address space holds
         chunk = max(1, CHUNK // size) * size
-        for start in range(0, self._num_samples, chunk):
-            stop = min(start + chunk, self._num_samples)
+        for start in range(0, num_samples, chunk):
+            stop = min(start + chunk, num_samples)
             ids = self.sampler.slice.indices(self.sampler.order, epoch, start, stop)
             whole = len(ids) // size * size
             batches = ids[:whole].reshape(-1, size)

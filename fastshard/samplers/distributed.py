@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import torch.distributed as dist
 import torch.utils.data.distributed as torch_distributed
+from torch.utils.data import BatchSampler
 
 from fastshard import _check, orders
 from fastshard._built import _core
-from fastshard.samplers.passes import Chunk, OnRepeatedEpoch, Passes
+from fastshard.samplers.passes import OnRepeatedEpoch, Passes
 from fastshard.slicing import Slice, Uneven
 
 if TYPE_CHECKING:
@@ -77,25 +80,27 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         uneven: Uneven | None = None,
         on_repeated_epoch: OnRepeatedEpoch = "warn",
     ) -> None:
+        if isinstance(dataset, torch_distributed.DistributedSampler | BatchSampler):
+            raise TypeError(f"dataset must be the dataset, got a {type(dataset).__name__}: that would shard it twice")
         if (num_replicas is None or rank is None) and not dist.is_available():
             raise RuntimeError("this torch has no torch.distributed to ask; give num_replicas and rank")
         num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
         rank = dist.get_rank() if rank is None else rank
         if len(dataset) == 0:
             raise ValueError("dataset must have at least one sample, got len(dataset)=0")
+        shuffle, drop_last = _check.boolean("shuffle", shuffle), _check.boolean("drop_last", drop_last)
         if uneven is None:
             uneven = "drop" if drop_last else "pad"
         elif drop_last and uneven != "drop":
             raise ValueError(f'drop_last=True means uneven="drop", got uneven={uneven!r}; leave one of them out')
         self.order = _resolve_order(order, len(dataset), shuffle, seed)
         self.slice = Slice(len(self.order), rank, num_replicas, uneven)
-        _check.one_of("on_repeated_epoch", on_repeated_epoch, get_args(OnRepeatedEpoch))
-        self._passes = Passes(on_repeated_epoch)
+        self.on_repeated_epoch = _check.one_of("on_repeated_epoch", on_repeated_epoch, get_args(OnRepeatedEpoch))
         super().__init__(
             dataset,  # type: ignore[arg-type] # torch's annotation asks for a Dataset, its code for len()
             num_replicas=self.slice.num_replicas,
             rank=self.slice.rank,
-            shuffle=shuffle,
+            shuffle=self.order.reshuffles,
             seed=getattr(self.order, "seed", _check.seed(seed)),
             drop_last=uneven == "drop",
         )
@@ -104,6 +109,10 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         self.num_padding = self.slice.num_padding
         self.total_size = self.slice.total_size
         self._built_from = self._facts()
+
+    @functools.cached_property
+    def _passes(self) -> Passes:
+        return Passes()  # not made in __init__: a subclass may set its epoch before it calls that
 
     @property
     def epoch(self) -> int:
@@ -122,7 +131,10 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
 
         Raises:
             TypeError, ValueError: epoch is not such an int.
-            EpochChangedError: not here, but in a pass over another epoch that is running, at its next draw.
+            EpochChangedError: not here, but in a running pass over another epoch, if it draws again.
+
+        Warns:
+            EpochChangedWarning: a loader's workers have fetched all of another epoch, and not all of it was taken.
         """
         self._passes.set_epoch(epoch)
 
@@ -142,22 +154,36 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         return cast("Iterator[T_co]", self.run_chunks(self._chunks))  # torch says T_co, and means the ids
 
-    def run_chunks(self, chunks: Callable[[int], Iterable[Chunk[T]]]) -> Iterator[T]:
+    def run_chunks(self, chunks: Callable[[int], Iterable[Iterable[T]]]) -> Iterator[T]:
         """For samplers built on this one: a pass over `chunks(epoch)`, which counts as a pass over this sampler.
 
         Args:
-            chunks: called at the first draw with the epoch; gives chunks of ids or batches that nobody else holds.
+            chunks: called at the first draw with the epoch; gives chunks of ids or of batches.
         """
         self._check_unchanged()
-        return self._passes.run(chunks, reshuffles=self.order.reshuffles)
+        return self._passes.run(chunks, reshuffles=self.order.reshuffles, on_repeated_epoch=self.on_repeated_epoch)
 
     def _chunks(self, epoch: int) -> Iterator[_core.Ids]:
         for start in range(0, self.num_samples, CHUNK):
             stop = min(start + CHUNK, self.num_samples)
             yield _core.Ids(self.slice.indices(self.order, epoch, start, stop))
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy has passes of its own, so that its epoch is its own.
+        return {**self.__dict__, "_passes": copy.copy(self._passes)}
+
     def _facts(self) -> dict[str, object]:
-        names = ("num_replicas", "rank", "shuffle", "seed", "drop_last", "num_samples", "total_size")
+        names = [
+            "num_replicas",
+            "rank",
+            "shuffle",
+            "seed",
+            "drop_last",
+            "uneven",
+            "num_samples",
+            "num_padding",
+            "total_size",
+        ]
         return {"len(dataset)": len(self.dataset)} | {name: getattr(self, name) for name in names}  # type: ignore[arg-type]
 
     def _check_unchanged(self) -> None:
@@ -178,9 +204,8 @@ def _resolve_order(order: str | orders.Order, length: int, shuffle: bool, seed: 
         raise TypeError(f"order must be a name or an Order, got order={order!r}")
     if not shuffle and order.reshuffles:
         raise ValueError(f"shuffle=False contradicts order={order!r}; leave one of them out")
-    own_seed = getattr(order, "seed", seed)
-    if seed not in (0, own_seed):
-        raise ValueError(f"seed={seed} contradicts order={order!r}, which has its own; leave seed out")
+    if seed != 0 and (seed - getattr(order, "seed", 0)) % 2**64:
+        raise ValueError(f"seed={seed} contradicts order={order!r}, which has its own or needs none; leave seed out")
     if order.num_ids != length:
         raise ValueError(f"order must be one of len(dataset)={length} ids, got one of {order.num_ids}: {order!r}")
     return order

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch.utils.data.distributed as torch_distributed
 
+from fastshard import _check, orders
 from fastshard.samplers.distributed import DistributedSampler
 from fastshard.samplers.passes import OnRepeatedEpoch
 from fastshard.slicing import Uneven
@@ -28,6 +29,9 @@ class InstalledDistributedSampler(DistributedSampler[T_co]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**(_options or {}), **kwargs})
 
+    # Frameworks build a sampler once more from the names of its arguments.
+    __init__.__signature__ = inspect.signature(DistributedSampler.__init__)  # type: ignore[attr-defined]
+
 
 def install(
     *, order: str = "shuffled", uneven: Uneven | None = None, on_repeated_epoch: OnRepeatedEpoch = "warn"
@@ -35,7 +39,8 @@ def install(
     """Puts fastshard's DistributedSampler in the place of torch's, for this process.
 
     Whoever builds `torch.utils.data.distributed.DistributedSampler` from now on, under whatever name and whenever they
-    imported it, gets an instance of `fastshard.DistributedSampler`. A second call replaces the options.
+    imported it, gets an instance of `fastshard.DistributedSampler`. Classes derived from torch's are not touched. A
+    second call replaces the options.
 
     Args:
         order: "shuffled", or "torch" for exactly the ids that torch would have given.
@@ -46,6 +51,7 @@ def install(
         TypeError, ValueError: as DistributedSampler would.
     """
     global _options
+    _check.one_of("order", order, orders.BY_NAME)  # a name, since every sampler makes an order of its own length
     options: dict[str, Any] = {"order": order, "uneven": uneven, "on_repeated_epoch": on_repeated_epoch}
     DistributedSampler(range(1), num_replicas=1, rank=0, **options)  # a wrong option raises here, not in a training job
     _options = options

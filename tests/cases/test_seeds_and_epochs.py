@@ -19,6 +19,7 @@ from fastshard import (
     DistributedBatchSampler,
     DistributedSampler,
     EpochChangedError,
+    EpochChangedWarning,
     RepeatedEpochError,
     RepeatedEpochWarning,
     orders,
@@ -59,7 +60,7 @@ def test_forgotten_set_epoch(order):
     assert passes(1, order=order, on_repeated_epoch="error") == (expected[:1], [[]])
     assert passes(3, set_epochs=range(3), order=order, on_repeated_epoch="error") == (expected, [[], [], []])
     with pytest.raises(
-        RepeatedEpochError, match=r"pass 2 over epoch 0 would repeat its order; call set_epoch\(epoch\)"
+        RepeatedEpochError, match=r"another pass over epoch 0 would repeat its order; call set_epoch\(epoch\)"
     ):
         passes(2, order=order, on_repeated_epoch="error")
 
@@ -182,15 +183,15 @@ def test_late_set_epoch_with_workers(n, whole_batches):
 
 
 @pytest.mark.parametrize("whole_batches", [False, True])
-def test_late_set_epoch_can_not_recall_an_epoch_that_torchs_workers_have_wholly_fetched(whole_batches):
-    """The limit that docs/design.md names (3 batches, and K=2 workers prefetch 2 each): iter() has ended the pass.
+def test_late_set_epoch_warns_of_an_epoch_that_torchs_workers_have_wholly_fetched(whole_batches):
+    """The same where iter() has ended the pass (3 batches, and K=2 workers prefetch 2 each): it can't be recalled.
 
-    For the sampler that is the same as an epoch that was trained on, so it can't object; a loader of ours can. What is
-    held to here: the fetched epoch stays whole, and the next pass is epoch 3's.
+    The sampler is not asked again, so nothing can raise where the batches are taken; it is said in set_epoch.
     """
     sampler, loader = loader_of(6, 2, whole_batches)
     batches = iter(loader)
-    sampler.set_epoch(3)
+    with pytest.warns(EpochChangedWarning, match="holds 3 batches of epoch 0"):
+        sampler.set_epoch(3)
     assert torch.cat(list(batches)).tolist() == orders.Shuffled(6, 3).indices(0).tolist()
     assert torch.cat(list(loader)).tolist() == orders.Shuffled(6, 3).indices(3).tolist()
 

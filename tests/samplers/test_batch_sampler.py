@@ -114,7 +114,7 @@ def test_epochs_are_those_of_its_sampler():
 def test_a_pass_over_batches_is_a_pass_over_the_sampler():
     batches = make(on_repeated_epoch="error")
     assert len(list(batches)) == 3
-    with pytest.raises(RuntimeError, match="pass 2 over epoch 0"):
+    with pytest.raises(RuntimeError, match="another pass over epoch 0"):
         list(batches)
     batches.set_epoch(1)
     running = iter(batches)
@@ -158,3 +158,13 @@ def test_pickles_continue_at_the_same_epoch():
     other = pickle.loads(pickle.dumps(batches))
     assert other.epoch == 5
     assert list(other) == list(batches)
+
+
+def test_a_changed_batch_size_or_drop_last_takes_effect_on_length_and_batches_alike():
+    batches = DistributedBatchSampler(range(100), 8, 3, 0)
+    batches.batch_size = 5
+    assert [len(batch) for batch in batches] == [5] * 6 + [4]
+    assert len(batches) == 7
+    batches.drop_last = True
+    batches.set_epoch(1)
+    assert [len(batch) for batch in batches] == [5] * len(batches) == [5] * 6

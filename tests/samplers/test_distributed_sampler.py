@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 from torch.utils.data import DistributedSampler as TorchSampler
 
-from fastshard import DistributedSampler, Slice, orders
+from fastshard import DistributedBatchSampler, DistributedSampler, Slice, orders
 from fastshard.samplers.distributed import CHUNK
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -306,7 +306,7 @@ def test_passes_end_when_they_are_exhausted_or_abandoned():
     abandoned = iter(sampler)
     next(abandoned)
     del abandoned
-    with pytest.raises(RuntimeError, match=r"pass 2 over epoch 0 would repeat its order; call set_epoch"):
+    with pytest.raises(RuntimeError, match=r"another pass over epoch 0 would repeat its order; call set_epoch"):
         list(sampler)
     sampler.set_epoch(1)
     assert len(list(sampler)) == 6
@@ -320,3 +320,39 @@ def test_repeating_dataset_order_is_no_mistake():
 def test_ignore_repeats_the_order_in_silence():
     sampler = make(on_repeated_epoch="ignore")
     assert list(sampler) == list(sampler) == sampler.indices().tolist()
+
+
+@pytest.mark.parametrize("name", ["shuffle", "drop_last"])
+@pytest.mark.parametrize("value", ["no", [], None, 2, 0.0, np.array([1, 2])])
+def test_a_flag_that_is_no_bool_is_named(name, value):
+    with pytest.raises(TypeError, match=rf"{name} must be True or False, got {name}="):
+        DistributedSampler(range(10), 2, 0, **{name: value})
+
+
+def test_a_flag_may_be_what_configurations_make_of_a_bool():
+    sampler = DistributedSampler(range(10), 3, 0, shuffle=np.bool_(False), drop_last=1)
+    assert (sampler.shuffle, sampler.drop_last, list(sampler)) == (False, True, [0, 3, 6])
+
+
+def test_sharding_what_is_sharded_is_refused():
+    share = DistributedSampler(range(16), 4, 0)
+    for dataset in (share, TorchSampler(range(16), 4, 0), DistributedBatchSampler(range(16), 2, 4, 0)):
+        with pytest.raises(TypeError, match="would shard it twice"):
+            DistributedSampler(dataset, 4, 0)
+        with pytest.raises(TypeError, match="would shard it twice"):
+            DistributedBatchSampler(dataset, 2, 4, 0)
+
+
+def test_a_seed_that_has_no_effect_is_refused_and_an_equal_one_is_not():
+    assert DistributedSampler(range(10), 1, 0, seed=2**64 - 1, order=orders.Shuffled(10, -1)).seed == -1
+    with pytest.raises(ValueError, match="seed=5 contradicts"):
+        DistributedSampler(range(10), 1, 0, seed=5, order=orders.Sequential(10))
+    assert DistributedSampler(range(10), 1, 0, order=orders.Sequential(10)).shuffle is False
+
+
+def test_two_samplers_of_torchs_order_on_two_epochs_keep_a_permutation_each():
+    """Copies share no cache, or taking turns would compute an epoch for every chunk."""
+    sampler = DistributedSampler(range(100), 1, 0, order="torch")
+    copied = copy.deepcopy(sampler)
+    assert copied.order == sampler.order
+    assert copied.order is not sampler.order

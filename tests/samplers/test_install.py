@@ -211,3 +211,13 @@ print("all of them")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200)
     assert (done.returncode, done.stdout) == (0, "all of them\n"), done.stderr
+
+
+def test_an_installed_sampler_can_be_built_again_from_the_names_of_its_arguments(install):
+    """As Lightning does: arguments by inspection, values from the attributes."""
+    install(order="torch", on_repeated_epoch="error")
+    sampler = TorchSampler(range(10), 2, 1, seed=4)
+    names = [name for name in inspect.signature(type(sampler).__init__).parameters if name != "self"]
+    again = type(sampler)(**{name: getattr(sampler, name) for name in names if name != "order"})
+    assert again.on_repeated_epoch == "error"
+    assert list(again) == list(sampler)

@@ -1,15 +1,19 @@
 """What a pass over a sampler is: when it begins and ends, what set_epoch does to it, and who is warned."""
 
+import copy
 import gc
 import threading
 import warnings
 
 import pytest
+from torch.utils.data import DataLoader
 
 from fastshard import (
     DistributedBatchSampler,
     DistributedSampler,
+    EmptyRankWarning,
     EpochChangedError,
+    EpochChangedWarning,
     RepeatedEpochError,
     RepeatedEpochWarning,
 )
@@ -31,7 +35,7 @@ def test_a_pass_draws_from_the_epoch_of_its_first_draw():
         assert list(running) == expected
 
 
-@pytest.mark.parametrize("draws", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 16, 3 * CHUNK + 17])
+@pytest.mark.parametrize("draws", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 16])
 def test_a_change_of_epoch_stops_a_running_pass_at_its_next_draw(draws):
     sampler = make()
     running = iter(sampler)
@@ -43,6 +47,101 @@ def test_a_change_of_epoch_stops_a_running_pass_at_its_next_draw(draws):
     with pytest.raises(StopIteration):
         next(running)
     assert list(sampler) == sampler.indices().tolist()
+
+
+@pytest.mark.parametrize("draws", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 16])
+def test_a_change_of_epoch_that_is_taken_back_loses_no_draw(draws):
+    sampler = make()
+    running = iter(sampler)
+    drawn = [next(running) for _ in range(draws)]
+    for epoch in (1, 2, 0):
+        sampler.set_epoch(epoch)
+    assert drawn + list(running) == sampler.indices().tolist()
+
+
+def test_a_change_of_epoch_that_is_taken_back_loses_no_batch():
+    batches = DistributedBatchSampler(range(1000), 7, 2, 0)
+    expected = list(batches)
+    batches.set_epoch(0)
+    drawn = []
+    for batch in batches:
+        drawn.append(batch)
+        batches.set_epoch(5)
+        batches.set_epoch(0)
+    assert drawn == expected
+
+
+def test_a_change_of_epoch_after_the_last_draw_is_no_error():
+    """As in a training loop that prepares the next epoch at the last batch of this one."""
+    for sampler in (make(), make(16)):
+        drawn = []
+        expected = sampler.indices().tolist()
+        for sample in sampler:
+            drawn.append(sample)
+            if len(drawn) == len(sampler):
+                sampler.set_epoch(1)
+        assert drawn == expected
+
+
+@pytest.mark.parametrize("mode", ["warn", "error", "advance"])
+def test_rebinding_a_loaders_iterator_is_a_repetition(mode):
+    """Epochs cut short, with workers that draw for the new iterator before the old one is let go."""
+    sampler = DistributedSampler(range(400), 1, 0, on_repeated_epoch=mode)
+    loader = DataLoader(range(400), 4, sampler=sampler, num_workers=2)
+    batches = iter(loader)
+    first = next(batches).tolist()
+    if mode == "advance":
+        batches = iter(loader)
+        assert sampler.epoch == 1
+        assert next(batches).tolist() == sampler.indices(0, 4).tolist() != first
+    else:
+        with pytest.raises((RepeatedEpochWarning, RepeatedEpochError)):
+            batches = iter(loader)
+
+
+def test_a_late_change_of_epoch_warns_only_while_fetched_batches_are_left():
+    sampler = DistributedSampler(range(6), 1, 0)
+    loader = DataLoader(range(6), 2, sampler=sampler, num_workers=2, persistent_workers=True)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        assert len(list(loader)) == 3
+    sampler.set_epoch(3)
+    batches = iter(loader)
+    next(batches)
+    with pytest.warns(EpochChangedWarning, match="holds 2 batches of epoch 3"):
+        sampler.set_epoch(4)
+
+
+def test_a_copy_has_an_epoch_of_its_own():
+    sampler = make()
+    for copied in (copy.copy(sampler), copy.deepcopy(sampler)):
+        copied.set_epoch(5)
+        assert (sampler.epoch, copied.epoch) == (0, 5)
+
+
+def test_a_subclass_may_set_its_epoch_before_the_constructor_runs_and_without_it():
+    class Early(DistributedSampler):
+        def __init__(self, *args):
+            self.epoch = 7
+            super().__init__(*args)
+
+    class Without(DistributedSampler):
+        def __init__(self):
+            self.epoch = 7
+
+    assert Early(range(10), 2, 0).epoch == 0
+    assert Without().epoch == 7
+
+
+def test_a_warning_points_at_the_line_that_led_to_it():
+    with pytest.warns(EmptyRankWarning) as caught:
+        DistributedSampler(range(2), 4, 0, uneven="keep")
+    sampler = make(16)
+    loader = DataLoader(range(16), sampler=sampler)
+    list(loader)
+    with pytest.warns(RepeatedEpochWarning) as repeated:
+        list(loader)
+    assert {warning.filename for warning in [*caught, *repeated]} == {__file__}
 
 
 def test_a_change_of_epoch_does_not_stop_a_pass_that_is_over():
@@ -86,7 +185,7 @@ def test_the_warning_comes_once_and_says_what_to_do():
     with pytest.warns(RepeatedEpochWarning) as caught:
         list(sampler)
     text = str(caught[0].message)
-    assert "pass 2 over epoch 0 repeats its order" in text
+    assert "another pass over epoch 0 repeats its order" in text
     assert "set_epoch" in text
     assert 'on_repeated_epoch="advance"' in text
     with warnings.catch_warnings():
