@@ -1,7 +1,10 @@
 #include "order/permutation.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
+
+#include "order/philox.h"
 
 namespace fastshard {
 namespace {
@@ -85,17 +88,17 @@ Permutation::Form Permutation::make(std::uint64_t n, std::uint64_t seed, std::ui
   std::array<std::uint64_t, kRounds> keys;
   Words words(n, seed, epoch, kKeys);
   for (std::uint64_t& key : keys) key = words.next();
-  if (a <= Feistel<std::uint16_t>::kMaxRadix) return Feistel<std::uint16_t>(n, a, b, keys);
-  return Feistel<std::uint32_t>(n, a, b, keys);
+  if (a <= std::numeric_limits<std::uint16_t>::max()) return make_network<std::uint16_t>(n, a, b, keys.data());
+  return make_network<std::uint32_t>(n, a, b, keys.data());
 }
 
 void Permutation::fill(Positions positions, std::int64_t* out) const {
   if (const auto* table = std::get_if<Table>(&form_)) {
     for (std::uint64_t i = 0; i < positions.count; ++i) out[i] = (*table)[positions.start + i * positions.step];
-  } else if (const auto* narrow = std::get_if<Feistel<std::uint16_t>>(&form_)) {
-    narrow->fill(positions, out);
+  } else if (const auto* narrow = std::get_if<Network<std::uint16_t>>(&form_)) {
+    encrypt_run(*narrow, positions, out);
   } else {
-    std::get<Feistel<std::uint32_t>>(form_).fill(positions, out);
+    encrypt_run(std::get<Network<std::uint32_t>>(form_), positions, out);
   }
 }
 

@@ -29,7 +29,7 @@ class Permutation {
 
  private:
   using Table = std::vector<std::uint16_t>;
-  using Form = std::variant<Table, Feistel<std::uint16_t>, Feistel<std::uint32_t>>;
+  using Form = std::variant<Table, Network<std::uint16_t>, Network<std::uint32_t>>;
   static Form make(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
 
   Form form_;
