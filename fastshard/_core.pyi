@@ -4,6 +4,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+instruction_set: str
+
 @final
 class Ids:
     def __new__(cls, array: npt.NDArray[np.int64]) -> Ids: ...
@@ -15,13 +17,16 @@ class Order:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def indices(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]: ...
 
-class Sequential(Order):
+class Bijection(Order):
+    def position(self, epoch: int, id: int) -> int: ...  # noqa: A002
+
+class Sequential(Bijection):
     def __init__(self) -> None: ...
 
-class Shuffled(Order):
+class Shuffled(Bijection):
     def __init__(self, n: int, seed: int) -> None: ...
 
-class TorchShuffled(Order):
+class TorchShuffled(Bijection):
     def __init__(self, n: int, seed: int) -> None: ...
 
 class Uneven(enum.Enum):

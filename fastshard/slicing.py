@@ -105,18 +105,45 @@ class Slice:
         Returns:
             An int64 array of stop - start ids.
         """
-        if len(order) != self.length:
-            raise ValueError(f"order must have {self.length} positions, as this slice has, got one of {len(order)}")
         start = _check.integer("start", start, 0, self.num_samples)
         stop = self.num_samples if stop is None else _check.integer("stop", stop, start, self.num_samples)
         first, _, step = self.positions
-        unpadded = min(stop, self.num_samples - self.num_padding)
-        if start >= unpadded:
-            ids = np.empty(0, np.int64)
-        else:
-            # One past the last position, not a whole step past it, which may be beyond the order.
-            ids = order.indices(epoch, first + start * step, first + (unpadded - 1) * step + 1, step)
-        if stop <= unpadded:
+        return self._ids(order, epoch, first + start * step, stop - start, step)
+
+    def global_batch(self, order: Order, epoch: int, step: int, batch_size: int) -> npt.NDArray[np.int64]:
+        """Returns what all ranks together draw in one step: positions start + [step*b*P, (step+1)*b*P).
+
+        Args:
+            order: an order of `length` positions.
+            epoch: any int in [0, 2^64).
+            step: the step, from 0 up to before the last one of any rank.
+            batch_size: samples per batch on each rank (the micro-batch b), at least 1.
+
+        Returns:
+            An int64 array of b*P ids, or fewer in the last step; the id at i is drawn by rank i mod P in slot i div P.
+        """
+        batch_size = _check.integer("batch_size", batch_size, 1, _check.MAX_LENGTH)
+        size = batch_size * self.num_replicas
+        step = _check.integer("step", step, 0, max(0, -(-self.total_size // size) - 1))
+        count = min(size, self.total_size - step * size)
+        return self._ids(order, epoch, self.start + step * size, count, 1)
+
+    def draw_of(self, position: int) -> tuple[int, int] | None:
+        """Returns (rank, draw) of a position: which rank has it, as which of its draws. None if no rank draws it."""
+        offset = position - self.start
+        if not 0 <= offset < self.total_size:
+            return None
+        return offset % self.num_replicas, offset // self.num_replicas
+
+    def _ids(self, order: Order, epoch: int, first: int, count: int, step: int) -> npt.NDArray[np.int64]:
+        """Ids at positions first, first + step, ...; at or above length, position p holds what p mod length holds."""
+        if len(order) != self.length:
+            raise ValueError(f"order must have {self.length} positions, as this slice has, got one of {len(order)}")
+        inside = min(count, max(0, -((first - self.length) // step)))
+        # One past the last position, not a whole step past it, which may be beyond the order.
+        stop = first + (inside - 1) * step + 1
+        ids = order.indices(epoch, first, stop, step) if inside else np.empty(0, np.int64)
+        if inside == count:
             return ids
-        padding = [(first + draw * step) % self.length for draw in range(max(start, unpadded), stop)]
+        padding = [(first + i * step) % self.length for i in range(inside, count)]
         return np.append(ids, np.array([order.index(epoch, position) for position in padding], np.int64))

@@ -109,6 +109,20 @@ Network<Word> make_network(std::uint64_t n, std::uint64_t a, std::uint64_t b, co
 }
 
 template <class Word>
+std::uint64_t decrypt_one(const Network<Word>& network, std::uint64_t id) {
+  const Word a = network.a, b = network.b;
+  do {
+    auto left = static_cast<Word>(id / b), right = static_cast<Word>(id % b);
+    for (int round = kRounds - 2; round >= 0; round -= 2) {
+      right = subtract_modulo(right, scale(hash(left, network.keys[round + 1]), b), b);
+      left = subtract_modulo(left, scale(hash(right, network.keys[round]), a), a);
+    }
+    id = std::uint64_t{left} * b + right;
+  } while (id >= network.n);
+  return id;
+}
+
+template <class Word>
 void encrypt_run(const Network<Word>& network, Positions positions, std::int64_t* out) {
   const BlockKernel<Word> kernel = kernel_for(Word{});
   Lanes<Word> lanes = lanes_at(network, positions);
@@ -129,6 +143,8 @@ void encrypt_run(const Network<Word>& network, Positions positions, std::int64_t
 
 template Network<std::uint16_t> make_network(std::uint64_t, std::uint64_t, std::uint64_t, const std::uint64_t*);
 template Network<std::uint32_t> make_network(std::uint64_t, std::uint64_t, std::uint64_t, const std::uint64_t*);
+template std::uint64_t decrypt_one(const Network<std::uint16_t>&, std::uint64_t);
+template std::uint64_t decrypt_one(const Network<std::uint32_t>&, std::uint64_t);
 template void encrypt_run(const Network<std::uint16_t>&, Positions, std::int64_t*);
 template void encrypt_run(const Network<std::uint32_t>&, Positions, std::int64_t*);
 

@@ -49,6 +49,11 @@ inline Word add_modulo(Word x, Word y, Word radix) {
 }
 
 template <class Word>
+inline Word subtract_modulo(Word x, Word y, Word radix) {
+  return static_cast<Word>(x < y ? x + (radix - y) : x - y);
+}
+
+template <class Word>
 inline void encrypt_rounds(const Network<Word>& network, Word* left, Word* right, int lanes) {
   for (int round = 0; round < kRounds; round += 2) {
     const Word *even = network.keys[round], *odd = network.keys[round + 1];
@@ -64,6 +69,10 @@ inline void encrypt_rounds(const Network<Word>& network, Word* left, Word* right
 // The network of n, from kRounds words of key material. a, b as above.
 template <class Word>
 Network<Word> make_network(std::uint64_t n, std::uint64_t a, std::uint64_t b, const std::uint64_t* words);
+
+// The position whose id is `id`: the rounds undone, walking back while the result is at or above n.
+template <class Word>
+std::uint64_t decrypt_one(const Network<Word>& network, std::uint64_t id);
 
 // The ids at `positions`, by the kernels of this machine.
 template <class Word>

@@ -25,4 +25,11 @@ class Order {
   virtual void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const = 0;
 };
 
+// An order that holds every id exactly once, and so can be asked where.
+class Bijection : public Order {
+ public:
+  // The position of `id` in `epoch`: position(e, x) == p exactly where fill writes x at p.
+  virtual std::uint64_t position(std::uint64_t epoch, std::uint64_t id) const = 0;
+};
+
 }  // namespace fastshard

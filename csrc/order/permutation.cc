@@ -1,5 +1,6 @@
 #include "order/permutation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -102,9 +103,25 @@ void Permutation::fill(Positions positions, std::int64_t* out) const {
   }
 }
 
+std::uint64_t Permutation::position(std::uint64_t id) const {
+  if (const auto* table = std::get_if<Table>(&form_)) {
+    // At most 32 KiB to look through: a second table for the way back would cost more than it saves.
+    return static_cast<std::uint64_t>(std::find(table->begin(), table->end(), id) - table->begin());
+  }
+  if (const auto* narrow = std::get_if<Network<std::uint16_t>>(&form_)) return decrypt_one(*narrow, id);
+  return decrypt_one(std::get<Network<std::uint32_t>>(form_), id);
+}
+
+std::shared_ptr<const Permutation> Shuffled::permutation(std::uint64_t epoch) const {
+  return cache_.get(epoch, [&](auto) { return std::make_shared<Permutation>(n_, seed_, epoch); });
+}
+
 void Shuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
-  const auto permutation = cache_.get(epoch, [&](auto) { return std::make_shared<Permutation>(n_, seed_, epoch); });
-  permutation->fill(positions, out);
+  permutation(epoch)->fill(positions, out);
+}
+
+std::uint64_t Shuffled::position(std::uint64_t epoch, std::uint64_t id) const {
+  return permutation(epoch)->position(id);
 }
 
 }  // namespace fastshard

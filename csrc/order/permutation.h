@@ -26,6 +26,7 @@ class Permutation {
 
   Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
   void fill(Positions positions, std::int64_t* out) const;
+  std::uint64_t position(std::uint64_t id) const;
 
  private:
   using Table = std::vector<std::uint16_t>;
@@ -35,12 +36,15 @@ class Permutation {
   Form form_;
 };
 
-class Shuffled final : public Order {
+class Shuffled final : public Bijection {
  public:
   Shuffled(std::uint64_t n, std::uint64_t seed) : n_(n), seed_(seed) {}
   void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const override;
+  std::uint64_t position(std::uint64_t epoch, std::uint64_t id) const override;
 
  private:
+  std::shared_ptr<const Permutation> permutation(std::uint64_t epoch) const;
+
   std::uint64_t n_, seed_;
   EpochCache<Permutation> cache_;
 };

@@ -5,13 +5,15 @@
 
 namespace fastshard {
 
-class Sequential final : public Order {
+class Sequential final : public Bijection {
  public:
   void fill(std::uint64_t, Positions positions, std::int64_t* out) const override {
     for (std::uint64_t i = 0; i < positions.count; ++i) {
       out[i] = static_cast<std::int64_t>(positions.start + i * positions.step);
     }
   }
+
+  std::uint64_t position(std::uint64_t, std::uint64_t id) const override { return id; }
 };
 
 }  // namespace fastshard

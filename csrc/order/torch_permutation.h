@@ -11,12 +11,17 @@
 
 namespace fastshard {
 
-class TorchShuffled final : public Order {
+class TorchShuffled final : public Bijection {
  public:
   TorchShuffled(std::uint64_t n, std::uint64_t seed) : n_(n), seed_(seed) {}
   void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const override;
+  // Looks through the whole epoch's entries, at memory speed: a swap chain can't be run backwards for one id.
+  std::uint64_t position(std::uint64_t epoch, std::uint64_t id) const override;
 
  private:
+  bool narrow() const;
+  std::shared_ptr<const HugeBuffer> entries(std::uint64_t epoch) const;
+
   std::uint64_t n_, seed_;
   EpochCache<HugeBuffer> cache_;
 };

@@ -86,6 +86,29 @@ class Order(abc.ABC):
             raise IndexError(str(error)) from None
         return int(self.indices(epoch, position, position + 1)[0])
 
+    def position(self, epoch: int, id: int) -> int:  # noqa: A002 (the field's word)
+        """Returns the position that holds `id`: the inverse of `index`.
+
+        Args:
+            epoch: any int in [0, 2^64).
+            id: a sample id, in [0, num_ids).
+
+        Raises:
+            TypeError: an argument is not an int, or this order may hold an id several times or not at all.
+            ValueError: an argument is out of its range.
+
+        Example:
+            >>> order = orders.Shuffled(10**12, seed=1)
+            >>> order.index(0, order.position(0, 123))
+            123
+        """
+        epoch = _check.integer("epoch", epoch, 0, _check.MAX_EPOCH)
+        return self._position(epoch, _check.integer("id", id, 0, self.num_ids - 1))
+
+    def _position(self, epoch: int, sample: int) -> int:  # noqa: ARG002
+        """Does the work of `position`. For bijections to override."""
+        raise TypeError(f"{self!r} may hold an id several times or not at all, so an id has no position")
+
     @abc.abstractmethod
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         """Does the work of `indices`, whose checks have passed: every position asked for exists.

@@ -38,9 +38,22 @@ class CoreOrder(Order, abc.ABC):
     @abc.abstractmethod
     def _build(self) -> _core.Order: ...
 
+    @property
+    def _core(self) -> _core.Order:
+        order: _core.Order = self.__dict__["_order"]  # not a field: it is neither compared nor shown
+        return order
+
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
-        order: _core.Order = getattr(self, "_order")  # noqa: B009 (a frozen dataclass declares fields only)
-        return order.indices(epoch, start, count, step)
+        return self._core.indices(epoch, start, count, step)
+
+
+class CoreBijection(CoreOrder, abc.ABC):
+    """A CoreOrder that holds every id exactly once."""
+
+    def _position(self, epoch: int, sample: int) -> int:
+        order = self._core
+        assert isinstance(order, _core.Bijection)
+        return order.position(epoch, sample)
 
 
 def _length(n: object) -> int:
@@ -51,7 +64,7 @@ _CHECKS = {"n": _length, "seed": _check.seed}
 
 
 @dataclass(frozen=True)
-class Sequential(CoreOrder):
+class Sequential(CoreBijection):
     """The identity: position p holds sample p, in every epoch.
 
     Args:
@@ -61,12 +74,12 @@ class Sequential(CoreOrder):
     name: ClassVar[str] = "sequential/1"
     reshuffles: ClassVar[bool] = False
 
-    def _build(self) -> _core.Order:
+    def _build(self) -> _core.Bijection:
         return _core.Sequential()
 
 
 @dataclass(frozen=True)
-class Shuffled(CoreOrder):
+class Shuffled(CoreBijection):
     """A keyed pseudo-random permutation: any position of any epoch at once, in constant memory.
 
     Args:
@@ -80,12 +93,12 @@ class Shuffled(CoreOrder):
     seed: int = 0
     name: ClassVar[str] = "shuffled/0"
 
-    def _build(self) -> _core.Order:
+    def _build(self) -> _core.Bijection:
         return _core.Shuffled(self.n, self.seed % 2**64)
 
 
 @dataclass(frozen=True)
-class TorchShuffled(CoreOrder):
+class TorchShuffled(CoreBijection):
     """Exactly torch's order: `torch.randperm(n)` on the CPU after `manual_seed(seed + epoch)`.
 
     An epoch's permutation is computed at the first request and kept until another epoch's is asked for: 4 bytes a
@@ -104,5 +117,5 @@ class TorchShuffled(CoreOrder):
     seed: int = 0
     name: ClassVar[str] = "torch/1"
 
-    def _build(self) -> _core.Order:
+    def _build(self) -> _core.Bijection:
         return _core.TorchShuffled(self.n, self.seed % 2**64)

@@ -14,6 +14,9 @@ from fastshard.samplers.distributed import CHUNK, DistributedSampler
 if TYPE_CHECKING:
     from collections.abc import Sized
 
+    import numpy as np
+    import numpy.typing as npt
+
     from fastshard import orders
     from fastshard.samplers.passes import OnRepeatedEpoch
     from fastshard.slicing import Uneven
@@ -106,6 +109,17 @@ class DistributedBatchSampler(BatchSampler):
     def set_epoch(self, epoch: int) -> None:
         """As DistributedSampler.set_epoch."""
         self.sampler.set_epoch(epoch)
+
+    def where(self, id: int) -> tuple[int, int, int] | None:  # noqa: A002 (the field's word)
+        """As DistributedSampler.where, for this batch size; None also if the sample's batch is dropped."""
+        found = self.sampler.where(id, self.batch_size)
+        return None if self.drop_last and found and found[1] >= len(self) else found
+
+    def global_batch(self, step: int) -> npt.NDArray[np.int64]:
+        """As DistributedSampler.global_batch, for this batch size. Dropped batches have no step."""
+        if self.drop_last:
+            step = _check.integer("step", step, 0, max(0, len(self) - 1))
+        return self.sampler.global_batch(step, self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         return self.sampler.run_chunks(self._chunks)

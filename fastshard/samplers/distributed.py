@@ -151,6 +151,32 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         self._check_unchanged()
         return self.slice.indices(self.order, self.epoch, start, stop)
 
+    def where(self, id: int, batch_size: int) -> tuple[int, int, int] | None:  # noqa: A002 (the field's word)
+        """Returns (rank, step, slot): who draws sample `id` in the current epoch, in which batch, at which place in it.
+
+        Without walking, whatever the dataset's size (with order="torch" one look through its table).
+
+        Args:
+            id: a sample id, in [0, len(dataset)).
+            batch_size: samples per batch on each rank, at least 1.
+
+        Returns:
+            None if no rank draws it (its position was dropped). A sample that is drawn again as padding is found at its
+            own position.
+
+        Raises:
+            TypeError, ValueError: an argument is of the wrong type or out of its range, or the order is no bijection.
+        """
+        self._check_unchanged()
+        batch_size = _check.integer("batch_size", batch_size, 1, _check.MAX_LENGTH)
+        drawn = self.slice.draw_of(self.order.position(self.epoch, id))
+        return drawn and (drawn[0], *divmod(drawn[1], batch_size))
+
+    def global_batch(self, step: int, batch_size: int) -> npt.NDArray[np.int64]:
+        """Returns the ids that all ranks together draw in step `step` of the current epoch; see Slice.global_batch."""
+        self._check_unchanged()
+        return self.slice.global_batch(self.order, self.epoch, step, batch_size)
+
     def __iter__(self) -> Iterator[T_co]:
         return cast("Iterator[T_co]", self.run_chunks(self._chunks))  # torch says T_co, and means the ids
 
