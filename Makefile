@@ -1,11 +1,11 @@
 # make demo | test: what a user runs. Each needs Python >= 3.10, a C++17 compiler and pip, and installs the rest in .venv.
-# make dev | lint | sanitize | wheel | bench: what a contributor runs; see CONTRIBUTING.md.
+# make dev | lint | core-test | sanitize | simd-test | wheel | bench: what a contributor runs; see CONTRIBUTING.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml setup.py constraints.txt CMakeLists.txt $(shell find csrc -name '*.h' -o -name '*.cc')
 
-.PHONY: demo test dev lint sanitize wheel bench clean
+.PHONY: demo test dev lint core-test sanitize simd-test wheel bench clean
 
 demo: $(VENV)/installed-demo
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 2 examples/digits_ddp.py
@@ -18,6 +18,21 @@ dev: $(VENV)/installed-dev
 lint: $(VENV)/installed-dev
 	$(BIN)/pre-commit run --all-files --show-diff-on-failure
 
+# The core's own tests, without Python, under the sanitizers and on every instruction set that the machine has. Needs
+# GoogleTest (Debian/Ubuntu: apt-get install libgtest-dev).
+core-test: $(VENV)/installed-dev
+	mkdir -p build
+	@set -e; for sanitizers in address,undefined thread; do \
+	  build=build/core-$${sanitizers%%,*}; \
+	  $(BIN)/cmake -S . -B $$build -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFASTSHARD_TESTS=ON -DFASTSHARD_WERROR=ON \
+	    -DFASTSHARD_SANITIZE=$$sanitizers > $$build.log; \
+	  $(BIN)/cmake --build $$build >> $$build.log || { cat $$build.log; exit 1; }; \
+	  for set in $$($$build/core_tests --gtest_list_tests | sed -n 's|^ *Words16.*/\([a-z0-9]*\) .*|\1|p'); do \
+	    echo "$$sanitizers, FASTSHARD_SIMD=$$set"; FASTSHARD_SIMD=$$set $$build/core_tests --gtest_brief=1; \
+	  done; \
+	done
+
 # The core under AddressSanitizer and UndefinedBehaviorSanitizer, driven by the Python tests of orders and slices.
 # Leaks are not looked for: the interpreter itself keeps much until it exits.
 sanitize: $(VENV)/installed-test
@@ -27,6 +42,13 @@ sanitize: $(VENV)/installed-test
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized \
 	  $(BIN)/pytest tests/order tests/slice -m "not slow" --timeout 900
+
+# The suite once more on every instruction set that this machine has and does not choose by itself.
+simd-test: $(VENV)/installed-test
+	@set -e; for set in $$($(BIN)/python -c 'from fastshard import _core; print(*_core.instruction_sets[1:])'); do \
+	  echo "FASTSHARD_SIMD=$$set"; \
+	  FASTSHARD_SIMD=$$set $(BIN)/pytest tests/order tests/slice tests/samplers tests/cases -q -m "not slow"; \
+	done
 
 # A wheel, installed by itself and used from outside the tree: nothing may lean on the source folder.
 wheel: $(VENV)/installed-test

@@ -5,6 +5,7 @@ import numpy as np
 import numpy.typing as npt
 
 instruction_set: str
+instruction_sets: tuple[str, ...]
 
 @final
 class Ids:

@@ -39,6 +39,9 @@ void bind_orders(py::module_& m) {
       .def(py::init<std::uint64_t, std::uint64_t>(), py::arg("n"), py::arg("seed"));
   // The first call chooses; a FASTSHARD_SIMD that can't be obeyed fails the import, not a training job.
   m.attr("instruction_set") = kernels().name;
+  py::list names;
+  for (const Kernels* set : available_kernels()) names.append(set->name);
+  m.attr("instruction_sets") = py::tuple(names);
 }
 
 }  // namespace fastshard

@@ -10,15 +10,6 @@ namespace {
 BlockKernel<std::uint16_t> kernel_for(std::uint16_t) { return kernels().encrypt16; }
 BlockKernel<std::uint32_t> kernel_for(std::uint32_t) { return kernels().encrypt32; }
 
-// The place in a block of each lane; see Kernels::lanes16.
-int place_of(int lane, std::uint16_t) {
-  const int width = kernels().lanes16;
-  if (width == 1) return lane;
-  const int within = lane % width;
-  return lane - within + within / 2 % 4 * (width / 4) + within / 8 * 2 + within % 2;
-}
-int place_of(int lane, std::uint32_t) { return lane; }
-
 // The digits of a position, and how to move on by a fixed step without dividing again.
 template <class Word>
 struct Digits {
@@ -48,8 +39,8 @@ Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
   }
   Lanes<Word> lanes;
   for (int lane = 0; lane < kLanes; ++lane) {
-    lanes.left[lane] = digits[0][place_of(lane, Word{})];
-    lanes.right[lane] = digits[1][place_of(lane, Word{})];
+    lanes.left[lane] = digits[0][place_of<Word>(kernels(), lane)];
+    lanes.right[lane] = digits[1][place_of<Word>(kernels(), lane)];
   }
   // The product may wrap only where it passes n, and then there is but one block.
   const Digits<Word> stride(positions.step * kLanes, network.b);

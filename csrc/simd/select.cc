@@ -19,7 +19,20 @@ bool has_avx512() { return false; }
 #endif
 
 const Kernels& choose() {
-  // Fastest first. A build for another processor has null in the rows it can't have.
+  const char* forced = std::getenv("FASTSHARD_SIMD");
+  std::string names;
+  for (const Kernels* kernels : available_kernels()) {
+    if (!forced || !*forced || std::string(forced) == kernels->name) return *kernels;
+    names += names.empty() ? kernels->name : std::string(", ") + kernels->name;
+  }
+  throw std::invalid_argument("FASTSHARD_SIMD must name an instruction set that this machine and build have (" + names +
+                              "), got FASTSHARD_SIMD=" + forced);
+}
+
+}  // namespace
+
+std::vector<const Kernels*> available_kernels() {
+  // A build for another processor has null in the rows it can't have.
   const struct {
     const Kernels* kernels;
     bool runs;
@@ -29,22 +42,29 @@ const Kernels& choose() {
       {neon_kernels(), true},
       {portable_kernels(), true},
   };
-  const char* forced = std::getenv("FASTSHARD_SIMD");
-  std::string available;
+  std::vector<const Kernels*> available;
   for (const auto& row : rows) {
-    if (!row.kernels || !row.runs) continue;
-    if (!forced || !*forced || std::string(forced) == row.kernels->name) return *row.kernels;
-    available += available.empty() ? row.kernels->name : std::string(", ") + row.kernels->name;
+    if (row.kernels && row.runs) available.push_back(row.kernels);
   }
-  throw std::invalid_argument("FASTSHARD_SIMD must name an instruction set that this machine and build have (" +
-                              available + "), got FASTSHARD_SIMD=" + forced);
+  return available;
 }
-
-}  // namespace
 
 const Kernels& kernels() {
   static const Kernels& chosen = choose();
   return chosen;
+}
+
+template <>
+int place_of<std::uint16_t>(const Kernels& kernels, int lane) {
+  const int width = kernels.lanes16;
+  if (width == 1) return lane;
+  const int within = lane % width;
+  return lane - within + within / 2 % 4 * (width / 4) + within / 8 * 2 + within % 2;
+}
+
+template <>
+int place_of<std::uint32_t>(const Kernels&, int lane) {
+  return lane;
 }
 
 }  // namespace fastshard
