@@ -1,0 +1,48 @@
+"""Writes the golden files beside it: python tests/cases/golden/orders/make.py
+
+As the ones a folder up, for orders whose arguments are more than a size and a seed. `order` builds the order, with the
+names of fastshard.orders; the ids come from the slow reference.
+"""
+
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+
+from fastshard import _reference, _reference_orders
+
+WHOLE = 20  # longer orders are given by their ends and their digest
+
+
+def shuffled(n, seed, epoch):
+    return list(map(_reference.shuffled(n, seed, epoch), range(n)))
+
+
+def repeated():
+    for n, seed, repeats, epoch in ((1, 0, 1, 0), (2, 0, 3, 1), (7, 1, 2, 0), (1000, 42, 3, 3), (20_000, -1, 10, 5)):
+        ids = _reference_orders.repeated(shuffled(n, seed, epoch), repeats)
+        yield f"Repeated(Shuffled({n}, {seed}), {repeats})", epoch, ids
+
+
+def described(order, epoch, ids):
+    digest = hashlib.sha256(np.array(ids, "<i8").tobytes()).hexdigest()
+    return {"order": order, "epoch": epoch, "first": ids[:WHOLE], "last": ids[-WHOLE:], "sha256": digest}
+
+
+def main():
+    here = pathlib.Path(__file__).parent
+    for name, make in (("repeated/0", repeated),):
+        head = {
+            "name": name,
+            "status": "provisional",
+            "made_by": "python tests/cases/golden/orders/make.py, from fastshard/_reference_orders.py",
+            "sha256": "of all ids as little-endian int64",
+        }
+        lines = ",\n    ".join(json.dumps(described(*row)) for row in make())
+        text = json.dumps(head, indent=2)[:-2] + f',\n  "orders": [\n    {lines}\n  ]\n}}\n'
+        (here / f"{name.replace('/', '_')}.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
