@@ -9,7 +9,13 @@ from fastshard._warnings import (
     RepeatedEpochError,
     RepeatedEpochWarning,
 )
-from fastshard.samplers import DistributedBatchSampler, DistributedSampler, install, uninstall
+from fastshard.samplers import (
+    DistributedBatchSampler,
+    DistributedSampler,
+    WeightedDistributedSampler,
+    install,
+    uninstall,
+)
 from fastshard.slicing import Slice
 
 __all__ = [
@@ -21,6 +27,7 @@ __all__ = [
     "RepeatedEpochError",
     "RepeatedEpochWarning",
     "Slice",
+    "WeightedDistributedSampler",
     "__version__",
     "install",
     "orders",

@@ -2,9 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+
+from fastshard._reference import philox
+
+WEIGHTED_VERSION = int.from_bytes(b"weight/0", "big")
+
+_DRAWS, _SUBSET = 0, 1  # what the words of Weighted's Philox streams are for
 
 
 def repeated(ids: Sequence[int], repeats: int) -> list[int]:
     """Returns the ids of `Repeated(order, repeats)` in an epoch in which `order` has these ids."""
     return [sample for sample in ids for _ in range(repeats)]
+
+
+def weighted(weights: Sequence[float], seed: int, epoch: int) -> Callable[[int], int]:
+    """Returns the function position -> id of `Weighted(weights, ..., seed)` in `epoch`."""
+    table = alias_table(weights)
+
+    def order(position: int) -> int:
+        column, place = divmod(_weighted_word(seed, epoch, position, _DRAWS) * len(table), 2**64)
+        threshold, alias = table[column]
+        return column if place < threshold else alias
+
+    return order
+
+
+def integer_masses(weights: Sequence[float]) -> list[int]:
+    """Returns the weights as ints in proportion to them, whose sum is below 2^64."""
+    exponent = math.frexp(max(weights))[1]
+    masses = [int(math.ldexp(weight, 63 - exponent)) for weight in weights]
+    excess = max(0, sum(masses).bit_length() - 64)
+    return [mass >> excess for mass in masses]
+
+
+def alias_table(weights: Sequence[float]) -> list[tuple[int, int]]:
+    """Returns (threshold of 2^64, alias) of each column."""
+    n = len(weights)
+    masses = integer_masses(weights)
+    capacity = sum(masses)
+    left = [mass * n for mass in masses]
+    heavy = [i for i in range(n) if left[i] >= capacity]
+    light = [i for i in range(n) if left[i] < capacity]
+    table = [(0, i) for i in range(n)]
+    while heavy:
+        first = heavy[0]
+        if left[first] > capacity:
+            i = light.pop(0)
+            table[i] = (left[i] << 64) // capacity, first
+            left[first] -= capacity - left[i]
+            continue
+        heavy.pop(0)
+        if left[first] < capacity:
+            table[first] = (left[first] << 64) // capacity, heavy[0]
+            left[heavy[0]] -= capacity - left[first]
+    assert not light
+    return table
+
+
+def weighted_subset(weights: Sequence[float], count: int, seed: int, epoch: int) -> list[int]:
+    """Returns the ids of `Weighted(weights, count, seed, replacement=False)` in `epoch`, in order."""
+    keys = []
+    for i, weight in enumerate(weights):
+        if weight > 0:
+            mantissa, exponent = math.frexp(weight)
+            quotient, more = math.frexp(_exponential(_weighted_word(seed, epoch, i, _SUBSET)) / mantissa)
+            keys.append((more - exponent, quotient, i))  # compares as the exact quotient by weight, which may overflow
+    return [i for *_, i in sorted(keys)[:count]]
+
+
+def _weighted_word(seed: int, epoch: int, i: int, use: int) -> int:
+    return philox((epoch, i // 4, 0, use), (seed % 2**64, WEIGHTED_VERSION))[i % 4]
+
+
+def _exponential(word: int) -> float:
+    # Every operation rounds as in the core, so keys are equal to the bit.
+    m, e = math.frexp(((word >> 12) + 0.5) * 2.0**-52)
+    if m < math.sqrt(0.5):
+        m, e = m * 2, e - 1
+    f = (m - 1) / (m + 1)
+    series = 0.0
+    for odd in range(21, 0, -2):
+        series = series * (f * f) + 1 / odd
+    return -(e * math.log(2) + 2 * f * series)

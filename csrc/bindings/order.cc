@@ -5,6 +5,7 @@
 #include "order/permutation.h"
 #include "order/sequential.h"
 #include "order/torch_permutation.h"
+#include "order/weighted.h"
 #include "simd/select.h"
 
 namespace py = pybind11;
@@ -26,6 +27,26 @@ std::uint64_t position(const Bijection& order, std::uint64_t epoch, std::uint64_
   return order.position(epoch, id);
 }
 
+using Weights = py::array_t<double, py::array::c_style>;
+
+// Calls make(weights, how many they are) without the GIL: tables of millions take their time.
+template <class Make>
+auto made_from(const Weights& weights, Make make) {
+  const double* data = weights.data();
+  const auto n = static_cast<std::uint64_t>(weights.size());
+  py::gil_scoped_release release;
+  return make(data, n);
+}
+
+template <class Alias>
+void bind_weighted_draws(py::module_& m, const char* name) {
+  using Draws = WeightedDraws<Alias>;
+  const auto make = [](const Weights& weights, std::uint64_t seed) {
+    return made_from(weights, [&](auto data, auto n) { return std::make_unique<Draws>(data, n, seed); });
+  };
+  py::class_<Draws, Order>(m, name).def(py::init(make), py::arg("weights"), py::arg("seed"));
+}
+
 }  // namespace
 
 void bind_orders(py::module_& m) {
@@ -37,6 +58,14 @@ void bind_orders(py::module_& m) {
       .def(py::init<std::uint64_t, std::uint64_t>(), py::arg("n"), py::arg("seed"));
   py::class_<TorchShuffled, Bijection>(m, "TorchShuffled")
       .def(py::init<std::uint64_t, std::uint64_t>(), py::arg("n"), py::arg("seed"));
+  bind_weighted_draws<std::uint32_t>(m, "WeightedDraws");
+  bind_weighted_draws<std::uint64_t>(m, "WideWeightedDraws");
+  const auto make_subset = [](const Weights& weights, std::uint64_t count, std::uint64_t seed) {
+    return made_from(weights,
+                     [&](auto data, auto n) { return std::make_unique<WeightedSubset>(data, n, count, seed); });
+  };
+  py::class_<WeightedSubset, Order>(m, "WeightedSubset")
+      .def(py::init(make_subset), py::arg("weights"), py::arg("count"), py::arg("seed"));
   // The first call chooses; a FASTSHARD_SIMD that can't be obeyed fails the import, not a training job.
   m.attr("instruction_set") = kernels().name;
   py::list names;

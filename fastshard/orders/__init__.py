@@ -4,5 +4,6 @@ from fastshard.orders.base import Order
 from fastshard.orders.core import Sequential, Shuffled, TorchShuffled
 from fastshard.orders.repeated import Repeated
 from fastshard.orders.table import BY_NAME
+from fastshard.orders.weighted import Weighted
 
-__all__ = ["BY_NAME", "Order", "Repeated", "Sequential", "Shuffled", "TorchShuffled"]
+__all__ = ["BY_NAME", "Order", "Repeated", "Sequential", "Shuffled", "TorchShuffled", "Weighted"]

@@ -3,5 +3,6 @@
 from fastshard.samplers.batch import DistributedBatchSampler
 from fastshard.samplers.distributed import DistributedSampler
 from fastshard.samplers.installing import install, uninstall
+from fastshard.samplers.weighted import WeightedDistributedSampler
 
-__all__ = ["DistributedBatchSampler", "DistributedSampler", "install", "uninstall"]
+__all__ = ["DistributedBatchSampler", "DistributedSampler", "WeightedDistributedSampler", "install", "uninstall"]

@@ -25,6 +25,22 @@ def repeated():
         yield f"Repeated(Shuffled({n}, {seed}), {repeats})", epoch, ids
 
 
+def weighted():
+    for weights, seed, epoch in (
+        ([1.0], 0, 0),
+        ([3, 0, 1, 2.5], 0, 0),
+        ([3, 0, 1, 2.5], 0, 1),
+        ([3, 0, 1, 2.5], -1, 2**64 - 1),
+        ([1e300, 5e-324, 3e300, 1e299], 42, 3),
+        (range(1000), 42, 3),
+    ):
+        at = _reference_orders.weighted([float(weight) for weight in weights], seed, epoch)
+        yield f"Weighted({weights}, 5000, {seed})", epoch, list(map(at, range(5000)))
+    for weights, count, seed, epoch in (([3, 0, 1, 2.5], 3, 0, 0), (range(1000), 999, 42, 3), (range(5000), 50, -1, 1)):
+        ids = _reference_orders.weighted_subset([float(weight) for weight in weights], count, seed, epoch)
+        yield f"Weighted({weights}, {count}, {seed}, replacement=False)", epoch, ids
+
+
 def described(order, epoch, ids):
     digest = hashlib.sha256(np.array(ids, "<i8").tobytes()).hexdigest()
     return {"order": order, "epoch": epoch, "first": ids[:WHOLE], "last": ids[-WHOLE:], "sha256": digest}
@@ -32,7 +48,7 @@ def described(order, epoch, ids):
 
 def main():
     here = pathlib.Path(__file__).parent
-    for name, make in (("repeated/0", repeated),):
+    for name, make in (("repeated/0", repeated), ("weighted/0", weighted)):
         head = {
             "name": name,
             "status": "provisional",

@@ -1,0 +1,65 @@
+"""Orders that are made from an array, such as one weight per sample."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastshard.orders.base import Order
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from fastshard._built import _core
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrayOrder(Order, abc.ABC):
+    """An order filled by `_core`, whose first field is an array. Immutable, and pickled by its arguments alone.
+
+    Subclasses check their fields in `__post_init__`, make the array one of their own that nobody can write to, and call
+    `_keep` with the compiled order.
+    """
+
+    def _keep(self, order: _core.Order) -> None:
+        object.__setattr__(self, "_order", order)  # not a field: it is neither compared nor shown
+
+    @property
+    def _core(self) -> _core.Order:
+        order: _core.Order = self.__dict__["_order"]
+        return order
+
+    def _arguments(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
+        array, *others = (getattr(self, field.name) for field in fields(self))
+        return array, tuple(others)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        (mine, others), (its, its_others) = self._arguments(), other._arguments()
+        return others == its_others and np.array_equal(mine, its)
+
+    def __hash__(self) -> int:
+        array, others = self._arguments()
+        return hash((type(self), len(array), others))  # equal orders agree; a hash of all of the array would cost O(n)
+
+    def __repr__(self) -> str:
+        # An error message that quotes an order must not print a million numbers.
+        array, others = self._arguments()
+        names = [field.name for field in fields(self)]
+        shown = [f"{names[0]}=<{len(array)} of {array.dtype}>"]
+        shown += [f"{name}={value!r}" for name, value in zip(names[1:], others, strict=True)]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        array, others = self._arguments()
+        return type(self), (array, *others)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ArrayOrder:
+        return self  # immutable
+
+    def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
+        return self._core.indices(epoch, start, count, step)
