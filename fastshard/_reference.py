@@ -27,11 +27,11 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> list[int
     return [int(word) for word in generator.random_raw(4)]
 
 
-def shuffled(n: int, seed: int, epoch: int) -> Callable[[int], int]:
-    """Returns the function position -> id of `Shuffled(n, seed)` in `epoch`."""
+def shuffled(n: int, seed: int, epoch: int, stream: int = 0) -> Callable[[int], int]:
+    """Returns the function position -> id of `Shuffled(n, seed)` in `epoch`; other streams are for other orders."""
     if n <= TABLE_SIZE:
-        return _table(n, _words(n, seed, epoch, _TABLE)).__getitem__
-    words = _words(n, seed, epoch, _KEYS)
+        return _table(n, _words(n, seed, epoch, stream << 8 | _TABLE)).__getitem__
+    words = _words(n, seed, epoch, stream << 8 | _KEYS)
     a = math.isqrt(n - 1) + 1  # ceil(sqrt(n))
     b = -(-n // a)
     bits, hash_word = (16, _hash16) if a < 2**16 else (32, _hash32)

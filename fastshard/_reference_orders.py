@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from fastshard._reference import philox
+from fastshard._reference import philox, shuffled
 
 WEIGHTED_VERSION = int.from_bytes(b"weight/0", "big")
 
+_BLOCKS_STREAM, _WINDOW_STREAM = 1, 2  # the blocks' own permutation, and the first window's
 _DRAWS, _SUBSET = 0, 1  # what the words of Weighted's Philox streams are for
 
 
 def repeated(ids: Sequence[int], repeats: int) -> list[int]:
     """Returns the ids of `Repeated(order, repeats)` in an epoch in which `order` has these ids."""
     return [sample for sample in ids for _ in range(repeats)]
+
+
+def block_shuffled(block_sizes: Sequence[int], seed: int, window: int, epoch: int) -> list[list[int]]:
+    """Returns the ids of each window of `BlockShuffled(block_sizes, seed, window)` in `epoch`, in order."""
+    ends = list(itertools.accumulate(block_sizes))
+    blocks = [range(end - size, end) for end, size in zip(ends, block_sizes, strict=True)]
+    at = shuffled(len(blocks), seed, epoch, _BLOCKS_STREAM)
+    laid_out = [blocks[at(place)] for place in range(len(blocks))]
+    windows = []
+    for number, first in enumerate(range(0, len(blocks), window)):
+        samples = [sample for block in laid_out[first : first + window] for sample in block]
+        inner = shuffled(len(samples), seed, epoch, _WINDOW_STREAM + number) if samples else samples.__getitem__
+        windows.append([samples[inner(i)] for i in range(len(samples))])
+    return windows
 
 
 def weighted(weights: Sequence[float], seed: int, epoch: int) -> Callable[[int], int]:

@@ -2,6 +2,7 @@
 #include <pybind11/numpy.h>
 
 #include "bindings/bindings.h"
+#include "order/blocks.h"
 #include "order/permutation.h"
 #include "order/sequential.h"
 #include "order/torch_permutation.h"
@@ -25,6 +26,22 @@ py::array_t<std::int64_t> indices(const Order& order, std::uint64_t epoch, std::
 std::uint64_t position(const Bijection& order, std::uint64_t epoch, std::uint64_t id) {
   py::gil_scoped_release release;
   return order.position(epoch, id);
+}
+
+using Sizes = py::array_t<std::int64_t, py::array::c_style>;
+
+std::unique_ptr<BlockShuffled> make_blocks(const Sizes& sizes, std::uint64_t seed, std::uint64_t window) {
+  return std::make_unique<BlockShuffled>(sizes.data(), static_cast<std::uint64_t>(sizes.size()), seed, window);
+}
+
+py::array_t<std::int64_t> blocks_of(const BlockShuffled& order, std::uint64_t epoch, std::uint64_t start,
+                                    std::uint64_t stop) {
+  std::vector<std::int64_t> blocks;
+  {
+    py::gil_scoped_release release;
+    blocks = order.blocks_of(epoch, start, stop);
+  }
+  return py::array_t<std::int64_t>(static_cast<py::ssize_t>(blocks.size()), blocks.data());
 }
 
 using Weights = py::array_t<double, py::array::c_style>;
@@ -58,6 +75,9 @@ void bind_orders(py::module_& m) {
       .def(py::init<std::uint64_t, std::uint64_t>(), py::arg("n"), py::arg("seed"));
   py::class_<TorchShuffled, Bijection>(m, "TorchShuffled")
       .def(py::init<std::uint64_t, std::uint64_t>(), py::arg("n"), py::arg("seed"));
+  py::class_<BlockShuffled, Bijection>(m, "BlockShuffled")
+      .def(py::init(&make_blocks), py::arg("sizes"), py::arg("seed"), py::arg("window"))
+      .def("blocks_of", &blocks_of, py::arg("epoch"), py::arg("start"), py::arg("stop"));
   bind_weighted_draws<std::uint32_t>(m, "WeightedDraws");
   bind_weighted_draws<std::uint64_t>(m, "WideWeightedDraws");
   const auto make_subset = [](const Weights& weights, std::uint64_t count, std::uint64_t seed) {

@@ -10,14 +10,14 @@
 namespace fastshard {
 namespace {
 
-// What the last counter word says the numbers are for, so that no two uses share any.
+// What the last counter word's low byte says the numbers are for, so that no two uses share any.
 enum Purpose : std::uint64_t { kKeys = 0, kTable = 1 };
 
-// The 64-bit words of Philox blocks 0, 1, 2, ... of one (n, seed, epoch, purpose).
+// The 64-bit words of Philox blocks 0, 1, 2, ... of one (n, seed, epoch, stream, purpose).
 class Words {
  public:
-  Words(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, Purpose purpose)
-      : counter_{epoch, n, 0, purpose}, key_{seed, kShuffledVersion} {}
+  Words(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t stream, Purpose purpose)
+      : counter_{epoch, n, 0, purpose | stream << 8}, key_{seed, kShuffledVersion} {}
 
   std::uint64_t next() {
     if (used_ == block_.size()) {
@@ -73,13 +73,14 @@ std::uint64_t ceil_sqrt(std::uint64_t n) {
 
 }  // namespace
 
-Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) : form_(make(n, seed, epoch)) {}
+Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t stream)
+    : form_(make(n, seed, epoch, stream)) {}
 
-Permutation::Form Permutation::make(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) {
+Permutation::Form Permutation::make(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t stream) {
   if (n <= kTableSize) {
     Table table(n);
     std::iota(table.begin(), table.end(), std::uint16_t{0});
-    BoundedDraws draws(Words(n, seed, epoch, kTable));
+    BoundedDraws draws(Words(n, seed, epoch, stream, kTable));
     for (std::uint32_t i = 0; i + 1 < n; ++i) {
       std::swap(table[i], table[i + draws.below(static_cast<std::uint32_t>(n) - i)]);
     }
@@ -87,7 +88,7 @@ Permutation::Form Permutation::make(std::uint64_t n, std::uint64_t seed, std::ui
   }
   const std::uint64_t a = ceil_sqrt(n), b = (n - 1) / a + 1;
   std::array<std::uint64_t, kRounds> keys;
-  Words words(n, seed, epoch, kKeys);
+  Words words(n, seed, epoch, stream, kKeys);
   for (std::uint64_t& key : keys) key = words.next();
   if (a <= std::numeric_limits<std::uint16_t>::max()) return make_network<std::uint16_t>(n, a, b, keys.data());
   return make_network<std::uint32_t>(n, a, b, keys.data());

@@ -2,8 +2,8 @@
 //
 // Up to kTableSize samples it is an exact Fisher-Yates shuffle held in a table of at most 32 KiB, because small Feistel
 // networks show defects there; above, the network of feistel.h in 16-bit words while they suffice, else in 32-bit ones.
-// All randomness is Philox4x64-10 with key (seed, version) and counter (epoch, n, block, purpose), so (seed, epoch)
-// pairs never share a stream: (0, 1) is not (1, 0).
+// All randomness is Philox4x64-10 with key (seed, version) and counter (epoch, n, block, purpose | stream << 8), so
+// (seed, epoch) pairs never share numbers: (0, 1) is not (1, 0).
 #pragma once
 
 #include <variant>
@@ -19,19 +19,20 @@ namespace fastshard {
 // statistical battery has chosen the rounds.
 constexpr std::uint64_t kShuffledVersion = 0;
 
-// One epoch's bijection.
+// One epoch's bijection. Those of one (n, seed, epoch) and another stream, below 2^56, are unrelated: Shuffled is
+// stream 0, and orders that are made of many permutations number theirs.
 class Permutation {
  public:
   static constexpr std::uint64_t kTableSize = 16384;
 
-  Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
+  Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t stream = 0);
   void fill(Positions positions, std::int64_t* out) const;
   std::uint64_t position(std::uint64_t id) const;
 
  private:
   using Table = std::vector<std::uint16_t>;
   using Form = std::variant<Table, Network<std::uint16_t>, Network<std::uint32_t>>;
-  static Form make(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
+  static Form make(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t stream);
 
   Form form_;
 };

@@ -5,6 +5,7 @@ names of fastshard.orders; the ids come from the slow reference.
 """
 
 import hashlib
+import itertools
 import json
 import pathlib
 
@@ -41,6 +42,19 @@ def weighted():
         yield f"Weighted({weights}, {count}, {seed}, replacement=False)", epoch, ids
 
 
+def blocks():
+    for sizes, seed, window, epoch in (
+        ([1], 0, 1, 0),
+        ([3, 0, 4], 0, 1, 1),
+        ([3, 0, 4], 1, 2, 0),
+        ([3, 0, 4], -1, 9, 2**64 - 1),
+        (range(100), 42, 10, 3),
+        ([20_000, 3, 15_000, 16_384, 0, 1, 30_000], 42, 2, 3),
+    ):
+        windows = _reference_orders.block_shuffled(list(sizes), seed, window, epoch)
+        yield f"BlockShuffled({sizes}, {seed}, {window})", epoch, list(itertools.chain(*windows))
+
+
 def described(order, epoch, ids):
     digest = hashlib.sha256(np.array(ids, "<i8").tobytes()).hexdigest()
     return {"order": order, "epoch": epoch, "first": ids[:WHOLE], "last": ids[-WHOLE:], "sha256": digest}
@@ -48,7 +62,7 @@ def described(order, epoch, ids):
 
 def main():
     here = pathlib.Path(__file__).parent
-    for name, make in (("repeated/0", repeated), ("weighted/0", weighted)):
+    for name, make in (("blocks/0", blocks), ("repeated/0", repeated), ("weighted/0", weighted)):
         head = {
             "name": name,
             "status": "provisional",
