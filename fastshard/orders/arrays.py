@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class ArrayOrder(Order, abc.ABC):
     Subclasses check their fields in `__post_init__`, make the array one of their own that nobody can write to, and call
     `_keep` with the compiled order.
     """
+
+    _trusted: ClassVar[bool] = True
 
     def _keep(self, order: _core.Order) -> None:
         object.__setattr__(self, "_order", order)  # not a field: it is neither compared nor shown

@@ -27,7 +27,7 @@ class Order(abc.ABC):
     reshuffles: ClassVar[bool] = True
     """Whether epochs differ. Two passes over one epoch are suspicious only if they do."""
 
-    _from_core: ClassVar[bool] = False  # the core's arrays are right by construction, others are checked
+    _trusted: ClassVar[bool] = False  # our own orders' arrays are right by construction, others are checked
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Order(abc.ABC):
         if count > _check.MAX_LENGTH // 8:
             raise MemoryError(f"an array of {count} int64 ids is larger than the address space")
         ids = self._fill(epoch, start, count, step)
-        if not self._from_core:
+        if not self._trusted:
             self._check_filled(ids, count)
         return ids
 

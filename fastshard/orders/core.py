@@ -20,7 +20,7 @@ class CoreOrder(Order, abc.ABC):
     """An order of n samples, filled by `_core`. Immutable, hashable, and pickled by its arguments alone."""
 
     n: int
-    _from_core: ClassVar[bool] = True
+    _trusted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -45,6 +45,7 @@ class Repeated(Order):
     order: Order
     repeats: int
     name: ClassVar[str] = "repeated/0"
+    _trusted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, Order):
