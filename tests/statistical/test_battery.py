@@ -1,0 +1,37 @@
+"""`Shuffled` shuffles as far as the battery can tell, and so does numpy's Fisher-Yates, which shows the laws are right.
+
+`--exhaustive` takes more samples and fresh seeds, and looks again before it fails: a score whose probability is below
+1e-4 is measured once more at four times the sample, with another seed, and fails below 1e-6.
+"""
+
+import pytest
+from permutation_battery import LIMIT, cases, long_cases
+from permutation_subjects import GOOD
+
+pytestmark = pytest.mark.statistical
+
+SUSPICIOUS, FAILED = 3.89, 4.89  # two-sided 1e-4 and 1e-6
+
+
+def pytest_generate_tests(metafunc):
+    exhaustive = metafunc.config.getoption("--exhaustive", default=False)
+    runs = [(subject, case) for subject in GOOD for case in (long_cases() if exhaustive else cases())]
+    if exhaustive:  # numpy is slow, and needs no more proof
+        runs = [(subject, case) for subject, case in runs if subject == "shuffled"]
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize(("subject", "case"), runs, ids=[f"{subject}-{case}" for subject, case in runs])
+
+
+def test_looks_uniformly_shuffled(subject, case, request, record_property):
+    if request.config.getoption("--exhaustive", default=False):
+        seed = request.getfixturevalue("battery_seed")
+        score = case.score(GOOD[subject], seed)
+        record_property("score", score)
+        if score > SUSPICIOUS:
+            again = case.score(GOOD[subject], seed + 2**32, times=4)
+            record_property("again", again)
+            assert again < FAILED, f"{case}: score {again:.2f} at four times the sample, after {score:.2f}"
+    else:
+        score = case.score(GOOD[subject])
+        record_property("score", score)
+        assert score < LIMIT, f"{case}: score {score:.2f} with {case.size} samples"
