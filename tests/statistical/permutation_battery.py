@@ -191,11 +191,11 @@ def longest_increase(subject, n, samples, seed):
 
 @test("differences")
 def differences(subject, n, samples, seed):
-    """From each id to the next, modulo n. The sharpest single test."""
+    """From each id to the next, modulo n: all cells together, and neighbours. The sharpest test of whole orders."""
     counts = np.zeros(n)
     for orders in chunks(subject, n, samples, seed):
         counts += difference_counts(orders)
-    return [difference_z(counts)]
+    return [difference_z(counts), poisson_z(counts[1] + counts[-1], 2 * samples)]
 
 
 # ---- stretches of permutations: `size` ids in all, at most an eighth of each permutation
