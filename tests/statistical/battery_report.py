@@ -10,9 +10,10 @@ import sys
 import time
 
 import numpy as np
-from permutation_battery import SEED, TESTS, cases
+from permutation_battery import cases
 from permutation_statistics import longest_increasing
 from permutation_subjects import GOOD, WEAK, Affine, Numpy
+from permutation_tests import SEED, TESTS
 
 FEW = (4, 5, 6, 16, 256, 1024, 16385, 65537, 2**16, 2**24, 2**32, 2**40)
 

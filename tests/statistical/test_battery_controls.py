@@ -3,8 +3,9 @@
 from statistics import NormalDist
 
 import pytest
-from permutation_battery import LIMIT, TESTS, Case, cases
+from permutation_battery import LIMIT, Case, cases
 from permutation_subjects import GOOD, WEAK
+from permutation_tests import TESTS
 
 pytestmark = pytest.mark.statistical
 
@@ -44,6 +45,9 @@ CAUGHT = [
     ("2 rounds", Case("displacements", 2**16, 2**16)),
     ("4 rounds", Case("displacements", 2**24 + 1, 2**16)),
     ("4 rounds of 32 bits", Case("displacements", 2**32, 2**18)),
+    ("affine", Case("columns", 65536, 2**16)),
+    ("4 rounds", Case("columns", 16385, 2**17)),
+    ("4 rounds of 32 bits", Case("columns", 2**20, 2**17)),
     ("affine", Case("batches", 65537, 2**16)),
     ("2 rounds", Case("batches", 2**40, 2**16)),
     ("windowed", Case("batches", 2**24, 2**16)),
