@@ -162,6 +162,7 @@ WEAK = {
         Affine("affine"),
         Rounds(2),
         Rounds(4),
+        Rounds(6),
         Rounds(2, wide=True),
         Rounds(4, wide=True),
         Shifted("shifted"),

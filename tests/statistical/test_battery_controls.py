@@ -47,6 +47,7 @@ CAUGHT = [
     ("4 rounds of 32 bits", Case("displacements", 2**32, 2**18)),
     ("affine", Case("columns", 65536, 2**16)),
     ("4 rounds", Case("columns", 16385, 2**17)),
+    ("6 rounds", Case("columns", 16385, 2**22)),
     ("4 rounds of 32 bits", Case("columns", 2**20, 2**17)),
     ("affine", Case("batches", 65537, 2**16)),
     ("2 rounds", Case("batches", 2**40, 2**16)),
