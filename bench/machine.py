@@ -13,6 +13,7 @@ import psutil  # type: ignore[import-untyped]
 import torch
 
 import fastshard
+from fastshard import _core
 
 
 def describe() -> dict[str, str]:
@@ -33,8 +34,8 @@ def describe() -> dict[str, str]:
 
 
 def instruction_set() -> str:
-    """What fastshard's core runs. The one place that says so: to be asked of the core once it can tell."""
-    return "portable (compiler-vectorised)"
+    """What fastshard's core runs, and what else it could."""
+    return f"{_core.instruction_set} (of {', '.join(_core.instruction_sets)})"
 
 
 def load() -> str:

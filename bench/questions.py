@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from bench import epoch_start, iterate, memory
+from bench import epoch_start, iterate, memory, throughput, torch_order
 from bench.runner import Question
 
 QUESTIONS: dict[str, Question] = {
-    question.name: question for question in (epoch_start.QUESTION, iterate.QUESTION, memory.QUESTION)
+    question.name: question
+    for question in (
+        epoch_start.QUESTION,
+        iterate.QUESTION,
+        memory.QUESTION,
+        throughput.QUESTION,
+        torch_order.QUESTION,
+    )
 }
