@@ -15,9 +15,8 @@
 
 namespace fastshard {
 
-// Part of the key, so that a changed algorithm is a different order. 0 is provisional: it is frozen as 1 once the
-// statistical battery has chosen the rounds.
-constexpr std::uint64_t kShuffledVersion = 0;
+// Part of the key, so that a changed algorithm is a different order. What 1 gives is frozen: runs resume by it.
+constexpr std::uint64_t kShuffledVersion = 1;
 
 // One epoch's bijection. Those of one (n, seed, epoch) and another stream, below 2^56, are unrelated: Shuffled is
 // stream 0, and orders that are made of many permutations number theirs.

@@ -91,7 +91,7 @@ class Shuffled(CoreBijection):
     """
 
     seed: int = 0
-    name: ClassVar[str] = "shuffled/0"
+    name: ClassVar[str] = "shuffled/1"
 
     def _build(self) -> _core.Bijection:
         return _core.Shuffled(self.n, self.seed % 2**64)

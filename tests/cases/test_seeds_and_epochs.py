@@ -213,16 +213,17 @@ def test_golden(path):
     classes = {make.name: make for make in (orders.Sequential, orders.Shuffled, orders.TorchShuffled)}
     assert golden["name"] in classes
     make = classes[golden["name"]]
-    assert {entry["n"] for entry in golden["orders"]} == {1, 2, 7, 1000, 200_000}
+    assert {entry["n"] for entry in golden["orders"] if "sha256" in entry} == {1, 2, 7, 1000, 200_000}
     for entry in golden["orders"]:
-        order = make(entry["n"]) if make is orders.Sequential else make(entry["n"], entry["seed"])
-        ids = order.indices(entry["epoch"])
-        assert ids[:20].tolist() == entry["first"]
-        assert ids[-20:].tolist() == entry["last"]
-        assert hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest() == entry["sha256"]
+        n, epoch = entry["n"], entry["epoch"]
+        order = make(n) if make is orders.Sequential else make(n, entry["seed"])
+        assert order.indices(epoch, 0, min(n, 20)).tolist() == entry["first"]
+        assert order.indices(epoch, max(0, n - 20)).tolist() == entry["last"]
+        if "sha256" in entry:  # orders too long to write down whole are held to their ends
+            assert hashlib.sha256(order.indices(epoch).astype("<i8").tobytes()).hexdigest() == entry["sha256"]
 
 
 def test_golden_files_exist_for_every_order():
     """No order without a frozen one: a new version needs a new file."""
     names = {json.loads(path.read_text())["name"] for path in GOLDEN}
-    assert names == {"sequential/1", "shuffled/0", "torch/1"}
+    assert names == {"sequential/1", "shuffled/1", "torch/1"}

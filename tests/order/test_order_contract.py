@@ -219,7 +219,7 @@ def test_orders_are_immutable():
 
 @every_maker
 def test_a_name_carries_a_version(make):
-    assert make.name == {Sequential: "sequential/1", Shuffled: "shuffled/0", TorchShuffled: "torch/1"}[make]
+    assert make.name == {Sequential: "sequential/1", Shuffled: "shuffled/1", TorchShuffled: "torch/1"}[make]
 
 
 def test_words_for_orders_build_them():

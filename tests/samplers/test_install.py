@@ -116,7 +116,7 @@ def test_a_second_install_replaces_the_options(install):
     install(order="torch", uneven="keep")
     install()
     sampler = make()
-    assert (sampler.order.name, sampler.uneven) == ("shuffled/0", "pad")
+    assert (sampler.order.name, sampler.uneven) == ("shuffled/1", "pad")
 
 
 @pytest.mark.parametrize(
