@@ -5,9 +5,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
-from fastshard.orders import Sequential, Shuffled, TorchShuffled
+from fastshard.orders import BlockShuffled, Sequential, Shuffled, TorchShuffled, Weighted
 
 THREADS = 8
 
@@ -52,6 +53,9 @@ def test_threads_that_want_the_same_epoch_all_get_it():
         pytest.param(Sequential(2**40), id="sequential"),
         pytest.param(Shuffled(2**40), id="shuffled"),
         pytest.param(TorchShuffled(2_000_000), id="torch"),
+        pytest.param(BlockShuffled([10_000] * 200, 1, 20), id="blocks"),
+        pytest.param(Weighted(np.ones(500_000), 2_000_000), id="weighted"),
+        pytest.param(Weighted(np.ones(500_000), 500_000, 0, replacement=False), id="weighted-subset"),
     ],
 )
 def test_indices_releases_the_gil(order):
@@ -72,7 +76,7 @@ def test_indices_releases_the_gil(order):
         other.start()
         for epoch in range(50):
             before = ticks
-            order.indices(epoch, 0, 2_000_000)
+            order.indices(epoch, 0, min(len(order), 2_000_000))
             moved = ticks - before
             if moved:
                 break

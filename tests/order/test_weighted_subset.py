@@ -1,9 +1,6 @@
 """Weighted draws without replacement: no sample twice, and in the law of drawing one after the other."""
 
 import itertools
-import sys
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -96,33 +93,3 @@ def test_stretches_and_single_positions_are_those_of_the_whole():
     order.indices(3)
     assert [order.index(2, position) for position in (0, 17, 399)] == whole[[0, 17, 399]].tolist()
     assert order.indices(2, 5, 5).shape == (0,)
-
-
-@pytest.mark.parametrize("replacement", [True, False])
-def test_the_gil_is_released_while_drawing(replacement):
-    weights = np.ones(500_000)
-    order = Weighted(weights, 500_000, 0, replacement)
-    ticks, done = 0, False
-
-    def tick():
-        nonlocal ticks
-        while not done:
-            ticks += 1
-            time.sleep(0)
-
-    former = sys.getswitchinterval()
-    other = threading.Thread(target=tick)
-    sys.setswitchinterval(1000)
-    try:
-        other.start()
-        for epoch in range(50):
-            before = ticks
-            order.indices(epoch)
-            moved = ticks - before
-            if moved:
-                break
-    finally:
-        done = True
-        sys.setswitchinterval(former)
-        other.join()
-    assert moved > 0
