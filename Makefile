@@ -1,11 +1,11 @@
 # make demo | test: what a user runs. Each needs Python >= 3.10, a C++17 compiler and pip, and installs the rest in .venv.
-# make dev | lint | core-test | sanitize | simd-test | wheel | bench: what a contributor runs; see CONTRIBUTING.md.
+# make dev | lint | core-test | core-bench | sanitize | simd-test | wheel | bench: what a contributor runs; see CONTRIBUTING.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml setup.py constraints.txt CMakeLists.txt $(shell find csrc -name '*.h' -o -name '*.cc')
 
-.PHONY: demo test dev lint core-test sanitize simd-test wheel bench clean
+.PHONY: demo test dev lint core-test core-bench sanitize simd-test wheel bench clean
 
 demo: $(VENV)/installed-demo
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 2 examples/digits_ddp.py
@@ -32,6 +32,12 @@ core-test: $(VENV)/installed-dev
 	    echo "$$sanitizers, FASTSHARD_SIMD=$$set"; FASTSHARD_SIMD=$$set $$build/core_tests --gtest_brief=1; \
 	  done; \
 	done
+
+# Ids per second of the kernels alone. Needs google-benchmark (Debian/Ubuntu: apt-get install libbenchmark-dev).
+core-bench: $(VENV)/installed-dev
+	$(BIN)/cmake -S . -B build/core-bench -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DFASTSHARD_BENCH=ON
+	$(BIN)/cmake --build build/core-bench
+	build/core-bench/core_bench --benchmark_min_time=0.05
 
 # The core under AddressSanitizer and UndefinedBehaviorSanitizer, driven by the Python tests of orders and slices.
 # Leaks are not looked for: the interpreter itself keeps much until it exits.
