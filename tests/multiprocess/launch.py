@@ -97,6 +97,8 @@ def _run_rank(rank, job, world_size, folder, args, timeout_s):
         world_size=world_size,
         timeout=timedelta(seconds=timeout_s + GRACE_S),  # longer, so that a hang shows its stack first
     )
+    # A rank that is done at once would end, and break the connection that a slower one is still making to it.
+    dist.barrier()
     try:
         _result(folder, rank).write_bytes(pickle.dumps(job(*args)))
     except Exception:
