@@ -2,7 +2,7 @@
 //
 // A list of the ids (tolist) would allocate an object for each before the first is used, and miss the allocator's
 // hottest free block at every one; this makes an int at the moment it is asked for. It is a type of CPython's own, not
-// a pybind11 class, because it is called once per id: pybind11's argument handling would cost ten times the work.
+// a pybind11 class, because it is called once per id, which leaves no room for general handling of arguments.
 #include <pybind11/numpy.h>
 
 #include "bindings/bindings.h"
