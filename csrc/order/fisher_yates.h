@@ -1,0 +1,14 @@
+// torch.randperm on the CPU, as a chain of swaps: the one way to torch's order. Costs the whole permutation.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace fastshard {
+
+// Writes torch.randperm(n) for manual_seed(seed) to entries[0, n); 32-bit entries hold n below 2^32. Looks at
+// `cancelled` every few milliseconds; returns false, with the entries in no particular state, if it became true.
+bool torch_randperm(std::uint32_t* entries, std::uint64_t n, std::uint64_t seed, const std::atomic<bool>& cancelled);
+bool torch_randperm(std::uint64_t* entries, std::uint64_t n, std::uint64_t seed, const std::atomic<bool>& cancelled);
+
+}  // namespace fastshard
