@@ -14,17 +14,27 @@ namespace py = pybind11;
 namespace fastshard {
 namespace {
 
+// Waits until the epoch is there, and lets Ctrl-C end that. To be called without the GIL.
+void wait_for(const Order& order, std::uint64_t epoch) {
+  while (!order.ready(epoch, std::chrono::milliseconds(50))) {
+    py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
 py::array_t<std::int64_t> indices(const Order& order, std::uint64_t epoch, std::uint64_t start, std::uint64_t count,
                                   std::uint64_t step) {
   py::array_t<std::int64_t> ids(static_cast<py::ssize_t>(count));
   std::int64_t* out = ids.mutable_data();
   py::gil_scoped_release release;
+  wait_for(order, epoch);
   order.fill(epoch, {start, count, step}, out);
   return ids;
 }
 
 std::uint64_t position(const Bijection& order, std::uint64_t epoch, std::uint64_t id) {
   py::gil_scoped_release release;
+  wait_for(order, epoch);
   return order.position(epoch, id);
 }
 
@@ -68,7 +78,8 @@ void bind_weighted_draws(py::module_& m, const char* name) {
 
 void bind_orders(py::module_& m) {
   py::class_<Order>(m, "Order")
-      .def("indices", &indices, py::arg("epoch"), py::arg("start"), py::arg("count"), py::arg("step"));
+      .def("indices", &indices, py::arg("epoch"), py::arg("start"), py::arg("count"), py::arg("step"))
+      .def("prepare", &Order::prepare, py::arg("epoch"), py::call_guard<py::gil_scoped_release>());
   py::class_<Bijection, Order>(m, "Bijection").def("position", &position, py::arg("epoch"), py::arg("id"));
   py::class_<Sequential, Bijection>(m, "Sequential").def(py::init<>());
   py::class_<Shuffled, Bijection>(m, "Shuffled")

@@ -27,7 +27,7 @@ BlockShuffled::BlockShuffled(const std::int64_t* sizes, std::uint64_t num_blocks
 }
 
 std::shared_ptr<const BlockShuffled::Layout> BlockShuffled::layout(std::uint64_t epoch) const {
-  return cache_.get(epoch, [&](auto) {
+  return cache_.get(epoch, [&] {
     auto made = std::make_shared<Layout>(Permutation(num_blocks_, seed_, epoch, kBlocksStream));
     made->block.resize(num_blocks_);
     made->order.fill({0, num_blocks_, 1}, made->block.data());
@@ -47,7 +47,7 @@ std::uint64_t BlockShuffled::window_at(const Layout& layout, std::uint64_t posit
 BlockShuffled::Window BlockShuffled::window(const Layout& layout, std::uint64_t epoch, std::uint64_t number) const {
   const std::uint64_t first = number * window_, last = first + std::min(window_, num_blocks_ - first);
   const std::uint64_t begin = layout.begin[first], size = layout.begin[last] - begin;
-  const auto make = [&](auto) { return std::make_shared<Permutation>(size, seed_, epoch, kWindowStream + number); };
+  const auto make = [&] { return std::make_shared<Permutation>(size, seed_, epoch, kWindowStream + number); };
   return {first, last, begin, size, layout.recent[number % layout.recent.size()].get(number, make)};
 }
 

@@ -1,4 +1,4 @@
-// Remembers what an order derived for one epoch (keys, a table, a permutation), so that the next call finds it.
+// Remembers what an order derived for one epoch (keys, a table, a draw), so that the next call finds it.
 //
 // Holds one epoch at a time. Readers keep theirs alive by the shared_ptr they got, so two iterators on two epochs are
 // right, merely slower. Building happens under the lock: threads that want the same epoch wait for one build.
@@ -7,31 +7,32 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <new>
+
+#include "order/fork.h"
 
 namespace fastshard {
 
 template <class Derived>
 class EpochCache {
  public:
-  // Returns what `build(reusable)` makes for `epoch`. `reusable` is the previous epoch's value if nobody else holds it,
-  // for builders that can use its memory again, else null.
+  // Returns what `build()` made for `epoch`.
   template <class Build>
   std::shared_ptr<const Derived> get(std::uint64_t epoch, Build build) const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkGuard guard(lock_);
+    // Whoever was changing it is not in this process, nor will anybody destroy what is half changed.
+    if (!guard.whole()) new (&value_) std::shared_ptr<const Derived>;
     if (!value_ || epoch_ != epoch) {
-      std::shared_ptr<Derived> previous = std::move(value_);
       value_ = nullptr;
-      if (previous.use_count() > 1) previous = nullptr;
-      value_ = build(std::move(previous));
+      value_ = build();
       epoch_ = epoch;
     }
     return value_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<Derived> value_;
+  mutable ForkLock lock_;
+  mutable std::shared_ptr<const Derived> value_;
   mutable std::uint64_t epoch_ = 0;
 };
 

@@ -6,6 +6,7 @@
 // fastshard.orders): the core trusts them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace fastshard {
@@ -23,6 +24,13 @@ class Order {
 
   // Writes the ids at `positions` of `epoch` to out[0 .. positions.count).
   virtual void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const = 0;
+
+  // Whether `fill` would answer at once, after waiting for that at most so long: for callers who must look after other
+  // things (Ctrl-C) while a permutation of a billion is made. Only orders that take their time have to say.
+  virtual bool ready(std::uint64_t /*epoch*/, std::chrono::milliseconds /*longest*/) const { return true; }
+
+  // Begins, in the background, whatever `epoch` will need.
+  virtual void prepare(std::uint64_t /*epoch*/) const {}
 };
 
 // An order that holds every id exactly once, and so can be asked where.

@@ -114,7 +114,7 @@ std::uint64_t Permutation::position(std::uint64_t id) const {
 }
 
 std::shared_ptr<const Permutation> Shuffled::permutation(std::uint64_t epoch) const {
-  return cache_.get(epoch, [&](auto) { return std::make_shared<Permutation>(n_, seed_, epoch); });
+  return cache_.get(epoch, [&] { return std::make_shared<Permutation>(n_, seed_, epoch); });
 }
 
 void Shuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {

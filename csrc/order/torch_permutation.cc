@@ -1,14 +1,17 @@
 #include "order/torch_permutation.h"
 
 #include <algorithm>
+#include <new>
+#include <thread>
 #include <utility>
-
-#include "order/fisher_yates.h"
 
 namespace fastshard {
 namespace {
 
-constexpr std::uint64_t kNarrowEntriesBelow = std::uint64_t{1} << 32;
+// More threads than this gain nothing: one of them has the generator to run, and all wait for the same memory.
+constexpr unsigned kMostThreads = 8;
+
+unsigned threads_here() { return std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads); }
 
 template <class Entry>
 void copy(const Entry* entries, Positions positions, std::int64_t* out) {
@@ -24,33 +27,60 @@ std::uint64_t find(const Entry* entries, std::uint64_t n, std::uint64_t id) {
 
 }  // namespace
 
-bool TorchShuffled::narrow() const { return n_ < kNarrowEntriesBelow; }
+TorchShuffled::Epochs& TorchShuffled::epochs(const ForkGuard& guard) const {
+  // Whoever was changing them is not in this process, nor will anybody destroy what is half changed.
+  if (!guard.whole()) new (&epochs_) Epochs;
+  return epochs_;
+}
 
-std::shared_ptr<const HugeBuffer> TorchShuffled::entries(std::uint64_t epoch) const {
-  return cache_.get(epoch, [&](std::shared_ptr<HugeBuffer> previous) {
-    auto made = previous ? std::move(previous) : std::make_shared<HugeBuffer>(n_, narrow() ? 4 : 8);
-    const std::atomic<bool> cancelled{false};
-    if (narrow()) {
-      torch_randperm(made->as<std::uint32_t>(), n_, seed_ + epoch, cancelled);
-    } else {
-      torch_randperm(made->as<std::uint64_t>(), n_, seed_ + epoch, cancelled);
-    }
-    return made;
-  });
+// Holds one epoch, and the next one if it was prepared: one that is asked for replaces the current one.
+std::shared_ptr<const TorchEpoch> TorchShuffled::begun(std::uint64_t epoch) const {
+  std::shared_ptr<const TorchEpoch> former;  // destroyed after the lock is released: it may have a thread to wait for
+  const ForkGuard guard(lock_);
+  auto& [current, next] = epochs(guard);
+  if (current.holds(epoch)) return current.made;
+  former = std::move(current.made);
+  if (next.holds(epoch)) {
+    current = std::exchange(next, {});
+  } else {
+    former.reset();  // its memory is needed for the new one
+    current = {epoch, std::make_shared<TorchEpoch>(n_, seed_ + epoch, threads_here())};
+  }
+  return current.made;
+}
+
+void TorchShuffled::prepare(std::uint64_t epoch) const {
+  if (n_ < TorchEpoch::kSharedFrom) return;  // made when it is needed, which nobody will notice
+  const ForkGuard guard(lock_);
+  auto& [current, next] = epochs(guard);
+  if (current.holds(epoch) || next.holds(epoch)) return;
+  next = {};
+  next = {epoch, std::make_shared<TorchEpoch>(n_, seed_ + epoch, 1)};  // training needs the other cores
+}
+
+bool TorchShuffled::ready(std::uint64_t epoch, std::chrono::milliseconds longest) const {
+  return begun(epoch)->wait(longest);
+}
+
+std::shared_ptr<const TorchEpoch> TorchShuffled::finished(std::uint64_t epoch) const {
+  auto made = begun(epoch);
+  while (!made->wait(std::chrono::seconds(1))) {
+  }
+  return made;
 }
 
 void TorchShuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
-  const auto buffer = entries(epoch);
-  if (narrow()) {
-    copy(buffer->as<std::uint32_t>(), positions, out);
+  const auto made = finished(epoch);
+  if (made->narrow()) {
+    copy(made->narrow(), positions, out);
   } else {
-    copy(buffer->as<std::uint64_t>(), positions, out);
+    copy(made->wide(), positions, out);
   }
 }
 
 std::uint64_t TorchShuffled::position(std::uint64_t epoch, std::uint64_t id) const {
-  const auto buffer = entries(epoch);
-  return narrow() ? find(buffer->as<std::uint32_t>(), n_, id) : find(buffer->as<std::uint64_t>(), n_, id);
+  const auto made = finished(epoch);
+  return made->narrow() ? find(made->narrow(), n_, id) : find(made->wide(), n_, id);
 }
 
 }  // namespace fastshard

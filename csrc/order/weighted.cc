@@ -115,7 +115,7 @@ WeightedSubset::Samples WeightedSubset::draw(std::uint64_t epoch) const {
 }
 
 void WeightedSubset::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
-  const auto samples = cache_.get(epoch, [&](auto) { return std::make_shared<Samples>(draw(epoch)); });
+  const auto samples = cache_.get(epoch, [&] { return std::make_shared<Samples>(draw(epoch)); });
   for (std::uint64_t i = 0; i < positions.count; ++i) {
     out[i] = static_cast<std::int64_t>((*samples)[positions.start + i * positions.step]);
   }

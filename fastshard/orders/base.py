@@ -105,6 +105,23 @@ class Order(abc.ABC):
         epoch = _check.integer("epoch", epoch, 0, _check.MAX_EPOCH)
         return self._position(epoch, _check.integer("id", id, 0, self.num_ids - 1))
 
+    def prepare(self, epoch: int) -> None:
+        """Begins, in the background, whatever `epoch` will need, and returns at once.
+
+        A hint, which changes no id: samplers give it for the next epoch when half of one is drawn. Most orders need
+        nothing.
+
+        Args:
+            epoch: any int in [0, 2^64).
+
+        Raises:
+            TypeError, ValueError: epoch is not such an int.
+        """
+        self._prepare(_check.integer("epoch", epoch, 0, _check.MAX_EPOCH))
+
+    def _prepare(self, epoch: int) -> None:  # noqa: B027 (most orders need nothing)
+        """Does the work of `prepare`. For orders that compute a whole epoch to override."""
+
     def _position(self, epoch: int, sample: int) -> int:  # noqa: ARG002
         """Does the work of `position`. For bijections to override."""
         raise TypeError(f"{self!r} may hold an id several times or not at all, so an id has no position")

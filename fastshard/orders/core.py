@@ -46,6 +46,9 @@ class CoreOrder(Order, abc.ABC):
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         return self._core.indices(epoch, start, count, step)
 
+    def _prepare(self, epoch: int) -> None:
+        self._core.prepare(epoch)
+
 
 class CoreBijection(CoreOrder, abc.ABC):
     """A CoreOrder that holds every id exactly once."""
@@ -102,7 +105,12 @@ class TorchShuffled(CoreBijection):
     """Exactly torch's order: `torch.randperm(n)` on the CPU after `manual_seed(seed + epoch)`.
 
     An epoch's permutation is computed at the first request and kept until another epoch's is asked for: 4 bytes a
-    sample below 2^32 samples, 8 above. By torch's rule (seed 0, epoch 1) and (seed 1, epoch 0) are one order.
+    sample below 2^32 samples, 8 above, and as much again from `prepare` of the next epoch to its first request. From
+    2^20 samples on, the processes of a user on one Linux machine share one copy: the first one makes it, the others
+    wait for it, at most FASTSHARD_SHARE_TIMEOUT seconds (an environment variable; by default 300, and a microsecond
+    for each sample), after which they make their own. 0 is never to share.
+
+    By torch's rule (seed 0, epoch 1) and (seed 1, epoch 0) are one order.
 
     Args:
         n: number of samples, in [1, 2^63), as far as memory goes.
@@ -110,6 +118,7 @@ class TorchShuffled(CoreBijection):
 
     Raises:
         MemoryError: at the first request, with the size that would be needed.
+        ValueError: at the first request, FASTSHARD_SHARE_TIMEOUT is no number of seconds.
 
     Source: randperm_cpu in ATen/native/TensorFactories.cpp of torch 2.13, compared with torch's output by the tests.
     """

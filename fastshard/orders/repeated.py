@@ -72,6 +72,9 @@ class Repeated(Order):
         """The inner order's: repeating makes no new ids."""
         return self.order.num_ids
 
+    def _prepare(self, epoch: int) -> None:
+        self.order.prepare(epoch)
+
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         first, offset = divmod(start, self.repeats)
         if step <= self.repeats:

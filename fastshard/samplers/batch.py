@@ -130,7 +130,7 @@ class DistributedBatchSampler(BatchSampler):
         chunk = max(1, CHUNK // size) * size
         for start in range(0, num_samples, chunk):
             stop = min(start + chunk, num_samples)
-            ids = self.sampler.slice.indices(self.sampler.order, epoch, start, stop)
+            ids = self.sampler.draws(epoch, start, stop)
             whole = len(ids) // size * size
             batches = ids[:whole].reshape(-1, size)
             last = [ids[whole:]] if whole < len(ids) else []

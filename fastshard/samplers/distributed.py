@@ -192,7 +192,13 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
     def _chunks(self, epoch: int) -> Iterator[_core.Ids]:
         for start in range(0, self.num_samples, CHUNK):
             stop = min(start + CHUNK, self.num_samples)
-            yield _core.Ids(self.slice.indices(self.order, epoch, start, stop))
+            yield _core.Ids(self.draws(epoch, start, stop))
+
+    def draws(self, epoch: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """For samplers built on this one: this rank's draws [start, stop) of a pass that goes through them in turn."""
+        if start <= self.num_samples // 2 < stop and epoch < _check.MAX_EPOCH:
+            self.order.prepare(epoch + 1)
+        return self.slice.indices(self.order, epoch, start, stop)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has passes of its own, so that its epoch is its own.
