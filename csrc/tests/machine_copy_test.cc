@@ -147,11 +147,12 @@ TEST(MachineCopy, AChildThatOutlivesItsParentDoesNotKeepTheName) {
     MachineCopy copy(name, kCount, 4);
     copy.get(slowly(3, 0us), kGoOn);
     std::thread([&] { copy.serve(kGoOn); }).detach();
-    const pid_t grandchild = in_child([] {
+    in_child([&] {
+      const pid_t self = getpid();  // told by the child, so that it has begun to run
+      if (write(ends[1], &self, sizeof(self)) != static_cast<ssize_t>(sizeof(self))) return false;
       std::this_thread::sleep_for(20s);
       return true;
     });
-    EXPECT_EQ(write(ends[1], &grandchild, sizeof(grandchild)), static_cast<ssize_t>(sizeof(grandchild)));
     std::this_thread::sleep_for(20s);
     return true;
   });
