@@ -62,8 +62,8 @@ TYPED_TEST_SUITE(SwapChain, EntriesAndChains);
 TYPED_TEST(SwapChain, IsTheSameCutIntoAnyWindows) {
   using Entry = typename TypeParam::Entry;
   using Chain = typename TypeParam::Chain;
-  const Windows cuts[] = {{1, 1, 40}, {1, 7, 1000}, {2, 1, 9}, {4, 3, 16}, {32, 1, 5}};
-  for (std::uint64_t n : {1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 255, 256, 257}) {
+  const Windows cuts[] = {{1, 1, 40}, {1, 7, 1000}, {2, 1, 9}, {8, 2, 16}};
+  for (std::uint64_t n : {1, 2, 3, 4, 5, 63, 64, 65, 128, 257}) {
     const auto expected = plain<Entry>(Chain(n, 5), n, 5);
     for (const Windows& windows : cuts) {
       for (unsigned threads : {1, 2, 3}) {
@@ -78,7 +78,7 @@ TYPED_TEST(SwapChain, IsTheSameFromAnyNumberOfThreads) {
   using Entry = typename TypeParam::Entry;
   using Chain = typename TypeParam::Chain;
   const Windows windows{8, 500, 3000};
-  for (std::uint64_t n : {4095, 65537, 200000}) {
+  for (std::uint64_t n : {4095, 65537}) {
     const auto expected = plain<Entry>(Chain(n, 1), n, 1);
     for (unsigned threads = 1; threads <= 9; ++threads) {
       ASSERT_EQ((shuffled<Entry, Chain>(n, 1, windows, threads)), expected) << n << ", " << threads << " threads";
