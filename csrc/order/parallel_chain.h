@@ -13,12 +13,13 @@
 // through the whole window, and does in order those with targets in its range. Meanwhile one of them draws the targets
 // of the next window. Threads meet once a window.
 //
-// The memory bounds this. To bring far swaps to their ranges instead (lists of values and targets, swapped there and
-// brought back) spares threads the search but moves each swap three times more, which cost more up to eight threads; it
-// also allows ranges that fit into a cache, which pays only with windows of a quarter of the entries, so with twice the
-// memory. Shun et al., "Sequential random permutation, list contraction and tree contraction are highly parallel"
-// (SODA 2015), have no windows: swaps reserve their targets in rounds, each of which goes over memory of the size of
-// the whole chain. MergeShuffle (Bacher et al., 2015) gives another permutation.
+// What else was judged. Bringing far swaps to their ranges (lists of values and targets, swapped there and brought
+// back) spares threads the search, but moves each swap three times more: slower with two threads. It would also allow
+// ranges that fit into a cache, but random memory is only left behind with several swaps a cache line and window, so
+// with windows of a quarter of the entries and twice the memory. Shun et al., "Sequential random permutation, list
+// contraction and tree contraction are highly parallel" (SODA 2015), have no windows: swaps reserve their targets in
+// rounds, which go over arrays of the size of the whole chain. MergeShuffle (Bacher et al., 2015) gives another
+// permutation.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +38,8 @@ struct Windows {
   std::uint64_t one_in = 32;
   // Where windows would be smaller than this, one thread goes on alone.
   std::uint64_t smallest = 1 << 14;
-  // Times the number of threads: large enough for a window to cost more than the threads' meeting, small enough for a
-  // look at `cancelled` every few milliseconds. Memory: up to 16 bytes a swap, with 64-bit entries 24.
+  // Times the number of threads: large enough for a window to cost more than the threads' meeting. Memory: up to 16
+  // bytes a swap, with 64-bit entries 24.
   std::uint64_t largest_per_thread = 1 << 17;
 };
 
@@ -106,20 +107,32 @@ class ParallelChain {
     Chain::prepare(entries_, piece * kBetweenLooks, std::min((piece + 1) * kBetweenLooks, n_));
   }
 
+  // How many swaps the window at `begin` has.
+  std::uint64_t size(std::uint64_t begin) const {
+    const std::uint64_t reach = Chain::kNearFirst ? n_ - begin : begin;
+    const std::uint64_t size = std::min({largest_, reach / windows_.one_in, chain_.swaps() - begin});
+    return size < windows_.smallest ? 0 : size;
+  }
+
   // Makes the window of the swaps from `begin` on. An empty one ends the work.
   void draw(Window& window, std::uint64_t begin) {
-    const std::uint64_t reach = Chain::kNearFirst ? n_ - begin : begin;
-    std::uint64_t size = std::min({largest_, reach / windows_.one_in, chain_.swaps() - begin});
-    if (size < windows_.smallest || cancelled_.load(std::memory_order_relaxed)) size = 0;
     window.begin = begin;
-    window.end = begin + size;
+    window.end = begin + size(begin);
     window.near.clear();
     Chain own = chain_;  // as in swap_along
     Entry* targets = window.targets.data();
-    for (std::uint64_t k = 0; k < size; ++k) {
-      const std::uint64_t target = own.target(begin + k);
-      targets[k] = static_cast<Entry>(target);
-      if (target - begin < size) window.near.push_back(static_cast<std::uint32_t>(k));
+    const std::uint64_t count = window.end - begin;
+    for (std::uint64_t start = 0; start < count; start += kBetweenLooks) {
+      if (cancelled_.load(std::memory_order_relaxed)) {
+        window.end = begin;
+        window.near.clear();
+        return;
+      }
+      for (std::uint64_t k = start; k < std::min(start + kBetweenLooks, count); ++k) {
+        const std::uint64_t target = own.target(begin + k);
+        targets[k] = static_cast<Entry>(target);
+        if (target - begin < count) window.near.push_back(static_cast<std::uint32_t>(k));
+      }
     }
     chain_ = own;
   }
@@ -150,6 +163,7 @@ class ParallelChain {
     Swap mine[kBlock + kAhead];
     std::uint64_t found = 0;
     for (std::uint64_t start = window.begin; start < window.end; start += kBlock) {
+      if (cancelled_.load(std::memory_order_relaxed)) return;
       const std::uint64_t stop = std::min(start + kBlock, window.end);
       for (std::uint64_t i = start; i < stop; ++i) {
         // Without a branch: which way it went nobody could foretell.

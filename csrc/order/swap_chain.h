@@ -93,7 +93,7 @@ bool prepare(Entry* entries, std::uint64_t n, const std::atomic<bool>& cancelled
 
 // Does the swaps from begin to end.
 //
-// A copy of the chain that no entry can overlap may be kept in registers: `chain` itself costs a quarter more.
+// A copy of the chain that no entry can overlap may be kept in registers: `chain` itself costs a third more.
 template <class Entry, class Chain>
 bool swap_along(Chain& chain, Entry* entries, std::uint64_t begin, std::uint64_t end,
                 const std::atomic<bool>& cancelled) {
