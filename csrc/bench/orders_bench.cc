@@ -2,8 +2,11 @@
 // FASTSHARD_SIMD=portable build/core-bench/core_bench --benchmark_filter=Shuffled
 #include <benchmark/benchmark.h>
 
+#include <atomic>
 #include <vector>
 
+#include "order/fisher_yates.h"
+#include "order/huge_buffer.h"
 #include "order/permutation.h"
 #include "order/sequential.h"
 #include "order/torch_permutation.h"
@@ -40,6 +43,19 @@ void BM_TorchShuffled(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 
+// range(0): samples; range(1): threads.
+void BM_TorchRandperm(benchmark::State& state) {
+  const auto n = static_cast<std::uint64_t>(state.range(0));
+  const HugeBuffer buffer(n, 4);
+  const std::atomic<bool> cancelled{false};
+  std::uint64_t seed = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        torch_randperm(buffer.as<std::uint32_t>(), n, seed++, cancelled, static_cast<unsigned>(state.range(1))));
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
 void sizes(benchmark::internal::Benchmark* benchmark) {
   for (std::int64_t n : {10'000LL, 16'385LL, 1'000'000LL, 1'000'000'000LL, 1'000'000'000'000LL}) {
     benchmark->Args({n, 4096, 1});
@@ -50,6 +66,10 @@ void sizes(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(BM_Sequential)->Args({1, 4096, 1})->Args({1, 10'000'000, 1});
 BENCHMARK(BM_Shuffled)->Apply(sizes);
 BENCHMARK(BM_TorchShuffled)->Arg(1'000'000)->Arg(10'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_TorchRandperm)
+    ->ArgsProduct({{1'000'000, 10'000'000}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace fastshard

@@ -44,8 +44,8 @@ TorchEpoch::~TorchEpoch() {
 bool TorchEpoch::usable() const { return small_ || (generation_ == fork_generation() && state_ != State::kFailed); }
 
 bool TorchEpoch::make(void* memory) {
-  if (n_ < kNarrowBelow) return torch_randperm(static_cast<std::uint32_t*>(memory), n_, seed_, cancelled_);
-  return torch_randperm(static_cast<std::uint64_t*>(memory), n_, seed_, cancelled_);
+  if (n_ < kNarrowBelow) return torch_randperm(static_cast<std::uint32_t*>(memory), n_, seed_, cancelled_, threads_);
+  return torch_randperm(static_cast<std::uint64_t*>(memory), n_, seed_, cancelled_, threads_);
 }
 
 void TorchEpoch::run() {

@@ -8,10 +8,8 @@
 namespace fastshard {
 namespace {
 
-// More threads than this gain nothing: one of them has the generator to run, and all wait for the same memory.
-constexpr unsigned kMostThreads = 8;
-
-unsigned threads_here() { return std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads); }
+// Half of the cores: the threads meet at every window, where one that has lost its core to somebody else holds up all.
+unsigned threads_here() { return std::max(std::thread::hardware_concurrency() / 2, 1u); }
 
 template <class Entry>
 void copy(const Entry* entries, Positions positions, std::int64_t* out) {
