@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from fastshard._reference import philox, shuffled
 
-WEIGHTED_VERSION = int.from_bytes(b"weight/0", "big")
+WEIGHTED_VERSION = int.from_bytes(b"weight/1", "big")
 
 _BLOCKS_STREAM, _WINDOW_STREAM = 1, 2  # the blocks' own permutation, and the first window's
 _DRAWS, _SUBSET = 0, 1  # what the words of Weighted's Philox streams are for
