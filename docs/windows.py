@@ -93,7 +93,7 @@ def svg(rows):
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 740 520" font-family="sans-serif" font-size="13">',
         '<rect width="740" height="520" fill="white"/>',
-        f'<text x="{left}" y="30" font-size="15">Variance of the samples of a class in a batch of B; full shuffle: 1</text>',
+        f'<text x="{left}" y="30" font-size="15">Variance of the samples of a class in a batch of B, full: 1</text>',
     ]
     for k in range(11):
         at, up = x(1 << k), y(1 << k)
