@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-TABLE_SIZE = 16384
+TABLE_SIZE, STREAM_TABLE_SIZE = 16384, 4096  # of Shuffled, and of the permutations that other orders are made of
 ROUNDS = 8
 SHUFFLED_VERSION = 1
 TORCH_WIDE_FROM = (2**32 - 1) // 20
@@ -29,12 +29,13 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> list[int
 
 def shuffled(n: int, seed: int, epoch: int, stream: int = 0) -> Callable[[int], int]:
     """Returns the function position -> id of `Shuffled(n, seed)` in `epoch`; other streams are for other orders."""
-    if n <= TABLE_SIZE:
+    if n <= (STREAM_TABLE_SIZE if stream else TABLE_SIZE):
         return _table(n, _words(n, seed, epoch, stream << 8 | _TABLE)).__getitem__
     words = _words(n, seed, epoch, stream << 8 | _KEYS)
     a = math.isqrt(n - 1) + 1  # ceil(sqrt(n))
     b = -(-n // a)
-    bits, hash_word = (16, _hash16) if a < 2**16 else (32, _hash32)
+    b += 1 if stream and a % 2 and b % 2 else 0
+    bits, hash_word = (16, _hash16) if max(a, b) < 2**16 else (32, _hash32)
     keys = [next(words) for _ in range(ROUNDS)]
 
     def encrypt(x: int) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
 
 from fastshard._reference import philox, shuffled
 
-WEIGHTED_VERSION = int.from_bytes(b"weight/0", "big")
+WEIGHTED_VERSION = int.from_bytes(b"weight/1", "big")
 
 _BLOCKS_STREAM, _WINDOW_STREAM = 1, 2  # the blocks' own permutation, and the first window's
 _DRAWS, _SUBSET = 0, 1  # what the words of Weighted's Philox streams are for
@@ -21,16 +22,46 @@ def repeated(ids: Sequence[int], repeats: int) -> list[int]:
 
 def block_shuffled(block_sizes: Sequence[int], seed: int, window: int, epoch: int) -> list[list[int]]:
     """Returns the ids of each window of `BlockShuffled(block_sizes, seed, window)` in `epoch`, in order."""
-    ends = list(itertools.accumulate(block_sizes))
-    blocks = [range(end - size, end) for end, size in zip(ends, block_sizes, strict=True)]
+    at = block_shuffled_at(block_sizes, seed, window, epoch)
+    ends = itertools.accumulate(map(_size, _windows(block_sizes, seed, window, epoch)), initial=0)
+    return [[at(position) for position in range(*bounds)] for bounds in itertools.pairwise(ends)]
+
+
+def block_shuffled_at(block_sizes: Sequence[int], seed: int, window: int, epoch: int) -> Callable[[int], int]:
+    """Returns the function position -> id of `BlockShuffled(block_sizes, seed, window)` in `epoch`."""
+    windows = _windows(block_sizes, seed, window, epoch)
+
+    @functools.cache
+    def inner(number: int) -> Callable[[int], int]:
+        return shuffled(_size(windows[number]), seed, epoch, _WINDOW_STREAM + number)
+
+    def order(position: int) -> int:
+        number = 0
+        while position >= _size(windows[number]):
+            position -= _size(windows[number])
+            number += 1
+        at = inner(number)(position)
+        blocks = iter(windows[number])
+        first, size = next(blocks)
+        while at >= size:
+            at -= size
+            first, size = next(blocks)
+        return first + at
+
+    return order
+
+
+def _windows(block_sizes: Sequence[int], seed: int, window: int, epoch: int) -> list[list[tuple[int, int]]]:
+    """The blocks of each window, as (first id, size) in the epoch's order."""
+    firsts = itertools.accumulate(block_sizes, initial=0)
+    blocks = list(zip(firsts, block_sizes, strict=False))
     at = shuffled(len(blocks), seed, epoch, _BLOCKS_STREAM)
     laid_out = [blocks[at(place)] for place in range(len(blocks))]
-    windows = []
-    for number, first in enumerate(range(0, len(blocks), window)):
-        samples = [sample for block in laid_out[first : first + window] for sample in block]
-        inner = shuffled(len(samples), seed, epoch, _WINDOW_STREAM + number) if samples else samples.__getitem__
-        windows.append([samples[inner(i)] for i in range(len(samples))])
-    return windows
+    return [laid_out[first : first + window] for first in range(0, len(blocks), window)]
+
+
+def _size(blocks: list[tuple[int, int]]) -> int:
+    return sum(size for _, size in blocks)
 
 
 def weighted(weights: Sequence[float], seed: int, epoch: int) -> Callable[[int], int]:

@@ -5,6 +5,8 @@ from hypothesis import settings
 
 # The same examples in every run, and no verdict that depends on how busy the machine is.
 settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=200)
+# A long run with fresh examples: --hypothesis-profile=fuzz.
+settings.register_profile("fuzz", deadline=None, max_examples=2_000, print_blob=True)
 settings.load_profile("steady")
 
 

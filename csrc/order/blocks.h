@@ -5,9 +5,9 @@
 // order of one Permutation and cuts that into windows of `window` blocks; the samples of each window are permuted by a
 // Permutation of their own. All of them have streams of their own: see kBlocksStream.
 // Holds 24 bytes a block, 16 of them made once an epoch. A run of positions costs one search and one Permutation a
-// window that it touches, and a search of log2(window) steps an id. Up to Permutation::kTableSize samples in a window,
-// its Permutation is a table, which costs more than an id does: the last few are kept, but positions that jump from
-// window to window make many.
+// window that it touches, and a search of log2(window) steps an id. Up to Permutation::kStreamTableSize samples in a
+// window its Permutation is a table, which costs more than an id does: the last few are kept, but positions that jump
+// from window to window make many.
 #pragma once
 
 #include <array>

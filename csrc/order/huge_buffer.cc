@@ -39,7 +39,8 @@ std::uint64_t available_bytes() {
 
 [[noreturn]] void throw_too_large(std::uint64_t count, std::uint64_t width) {
   const std::uint64_t available = available_bytes();
-  std::string message = "a permutation of " + std::to_string(count) + " samples takes " + std::to_string(width) +
+  // Entries of a permutation or of an alias table: one a sample either way.
+  std::string message = "this order of " + std::to_string(count) + " samples takes " + std::to_string(width) +
                         " bytes a sample, which is ";
   message += count > kUnknown / width ? "more than 2^64 bytes" : std::to_string(count * width) + " bytes";
   if (available != kUnknown) message += ", and " + std::to_string(available) + " bytes are available";

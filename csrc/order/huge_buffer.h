@@ -1,5 +1,5 @@
-// Memory for a permutation of up to billions of entries: huge pages where the system has them, and an error with the
-// size in it, before anything is touched, where it does not fit.
+// Memory for a permutation or an alias table of up to billions of entries: huge pages where the system has them, and an
+// error with the size in it, before anything is touched, where it does not fit.
 #pragma once
 
 #include <cstddef>

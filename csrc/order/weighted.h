@@ -13,8 +13,9 @@
 
 namespace fastshard {
 
-// Half of the key, so that no other order shares a stream: "weight/0" in ASCII, the first letter in the highest byte.
-constexpr std::uint64_t kWeightedVersion = 0x7765696768742F30;
+// Half of the key, so that no other order shares a stream: "weight/1" in ASCII, the first letter in the highest byte.
+// What it gives is frozen: runs resume by it.
+constexpr std::uint64_t kWeightedVersion = 0x7765696768742F31;
 
 // Position p holds sample i with probability weights[i] / sum(weights), independently of every other position.
 // Holds 12 bytes a weight (16 with 64-bit aliases, needed from 2^32 weights on); an epoch costs nothing.

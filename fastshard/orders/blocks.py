@@ -26,7 +26,7 @@ class BlockShuffled(ArrayOrder):
     every sample comes exactly once, and any position can be had at once.
 
     Block k holds the ids from sum(block_sizes[:k]) on. Holds 24 bytes a block. A stretch of positions costs a little
-    for every window it touches and log2(window) steps an id; windows of at most 16,384 samples cost up to their own
+    for every window it touches and log2(window) steps an id; windows of at most 4,096 samples cost up to their own
     size each, so a stride that is longer than such a window costs that for every id.
 
     Args:
@@ -54,7 +54,7 @@ class BlockShuffled(ArrayOrder):
     block_sizes: npt.NDArray[np.int64]
     seed: int
     window: int
-    name: ClassVar[str] = "blocks/0"
+    name: ClassVar[str] = "blocks/1"
 
     def __post_init__(self) -> None:
         sizes = _checked(self.block_sizes)

@@ -44,7 +44,7 @@ class Repeated(Order):
 
     order: Order
     repeats: int
-    name: ClassVar[str] = "repeated/0"
+    name: ClassVar[str] = "repeated/1"
     _trusted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ class Weighted(ArrayOrder):
     num_samples: int
     seed: int = 0
     replacement: bool = True
-    name: ClassVar[str] = "weighted/0"
+    name: ClassVar[str] = "weighted/1"
 
     def __post_init__(self) -> None:
         weights = _checked(self.weights)

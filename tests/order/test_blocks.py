@@ -52,6 +52,19 @@ def test_sizes_with_tables_and_networks_are_bijections_equal_to_the_reference(wi
         assert order.position(2, ids[position]) == position
 
 
+@pytest.mark.parametrize(
+    "size", [4095, 4096, 4097, 4225, 65535 * 65534, 65535 * 65534 + 1, 65535**2, 65535**2 + 1, MAX - 9]
+)
+def test_windows_at_the_ends_of_tables_and_words_equal_the_reference(size):
+    """From 65535 * 65534 + 1 on, both digits are odd and one more doesn't fit 16 bits."""
+    order = BlockShuffled([4, size, 5], 3, 1)
+    at = _reference_orders.block_shuffled_at([4, size, 5], 3, 1, 2)
+    for start in (0, size // 2, size - 70):
+        ids = order.indices(2, start, start + 79).tolist()
+        assert ids == [at(position) for position in range(start, start + 79)]
+        assert [order.position(2, sample) for sample in ids] == list(range(start, start + 79))
+
+
 def test_many_blocks_are_a_bijection():
     sizes = np.random.default_rng(0).integers(0, 60, 30_000)  # more blocks than a table has room for
     order = BlockShuffled(sizes, 3, 50)
@@ -252,7 +265,7 @@ def test_copies_and_pickles_are_equal_and_give_the_same_order():
     assert max(map(len, pickles[1:])) < 8 * 100 + 400
     assert repr(order) == "BlockShuffled(block_sizes=<100 of int64>, seed=3, window=8)"
     assert len({order, BlockShuffled(np.arange(100), 3, 9), BlockShuffled(np.arange(100)[::-1], 3, 8)}) == 3
-    assert (order.name, order.reshuffles) == ("blocks/0", True)
+    assert (order.name, order.reshuffles) == ("blocks/1", True)
     with pytest.raises(FrozenInstanceError):
         order.window = 4
 

@@ -139,9 +139,9 @@ def test_a_length_beyond_63_bits_is_refused_and_the_last_one_within_is_not():
 
 def test_what_samplers_ask_of_an_order_is_the_inner_one_s():
     order = Repeated(Shuffled(10, 7), 3)
-    assert (order.name, order.seed, order.reshuffles, order.num_ids) == ("repeated/0(shuffled/1)", 7, True, 10)
-    assert Repeated(Sequential(10), 3).name == "repeated/0(sequential/1)"
-    assert Repeated.name == "repeated/0"
+    assert (order.name, order.seed, order.reshuffles, order.num_ids) == ("repeated/1(shuffled/1)", 7, True, 10)
+    assert Repeated(Sequential(10), 3).name == "repeated/1(sequential/1)"
+    assert Repeated.name == "repeated/1"
     assert not Repeated(Sequential(10), 3).reshuffles
 
 

@@ -99,7 +99,7 @@ def test_a_permutation_that_does_not_fit_is_a_memory_error_with_the_size(n):
     order = TorchShuffled(n)
     with pytest.raises(MemoryError) as caught:
         order.index(0, 0)
-    assert f"a permutation of {n} samples takes 8 bytes a sample" in str(caught.value)
+    assert f"this order of {n} samples takes 8 bytes a sample" in str(caught.value)
     assert (f"{8 * n} bytes" if 8 * n < 2**64 else "more than 2^64 bytes") in str(caught.value)
 
 

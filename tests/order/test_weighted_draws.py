@@ -265,4 +265,4 @@ def test_orders_are_equal_if_their_arguments_are():
     assert all(order != other for other in others)
     assert len({order, *others}) == 7
     assert repr(order) == "Weighted(weights=<3 of float64>, num_samples=3, seed=4, replacement=True)"
-    assert (order.name, order.num_ids, len(order), order.reshuffles) == ("weighted/0", 3, 3, True)
+    assert (order.name, order.num_ids, len(order), order.reshuffles) == ("weighted/1", 3, 3, True)

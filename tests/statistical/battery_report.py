@@ -1,7 +1,8 @@
-"""Prints what docs/randomness.md tabulates: `python tests/statistical/battery_report.py scores|weak|control`.
+"""Prints what docs/randomness.md tabulates: `python tests/statistical/battery_report.py scores|blocks|weak|control`.
 
-scores: the highest score of each test on each good subject. weak: the same on the weak ones, at few sizes. control:
-mean and variance of the longest increasing subsequence over numpy's permutations. Minutes each.
+scores: the highest score of each test on each good subject. blocks: on the parts of BlockShuffled. weak: on the weak
+ones, at few sizes. control: mean and variance of the longest increasing subsequence over numpy's permutations. Minutes
+each.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import sys
 import time
 
 import numpy as np
+from block_battery import block_cases
+from block_subjects import BLOCKS
 from permutation_battery import cases
 from permutation_statistics import longest_increasing
 from permutation_subjects import GOOD, WEAK, Affine, Numpy
@@ -28,8 +31,7 @@ def highest(subject, chosen):
     return found
 
 
-def table(subjects, chosen):
-    columns = {name: highest(subject, chosen) for name, subject in subjects.items()}
+def table(columns):
     print("| test |", " | ".join(columns), "|\n| --- |", " | ".join("---" for _ in columns), "|")
     for test in TESTS:
         entries = [column.get(test) for column in columns.values()]
@@ -46,8 +48,11 @@ def control():
 if __name__ == "__main__":
     started = time.process_time()
     {
-        "scores": lambda: table(GOOD, cases()),
-        "weak": lambda: table(WEAK, [case for case in cases() if case.n in FEW]),
+        "scores": lambda: table({name: highest(subject, cases()) for name, subject in GOOD.items()}),
+        "blocks": lambda: table(
+            {name: highest(part, [case for of, case in block_cases() if of == name]) for name, part in BLOCKS.items()}
+        ),
+        "weak": lambda: table({name: highest(weak, [c for c in cases() if c.n in FEW]) for name, weak in WEAK.items()}),
         "control": control,
     }[sys.argv[1]]()
     print(f"{time.process_time() - started:.0f} seconds of CPU")

@@ -17,6 +17,12 @@ def radices(n):
     return a, -(-n // a)
 
 
+def even_radices(n):
+    """As `radices`, with one digit even: those of the streams that other orders than `Shuffled` are made of."""
+    a, b = radices(n)
+    return a, b + (a % 2 and b % 2)
+
+
 def narrow(n):
     """Returns whether the core takes 16-bit words for n."""
     return radices(n)[0] < 2**16

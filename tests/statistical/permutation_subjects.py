@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 
 import numpy as np
-from permutation_network import encrypt, narrow
+from permutation_network import encrypt, narrow, radices
 from permutation_statistics import count_cycles
 
 from fastshard.orders import Shuffled
@@ -17,6 +17,7 @@ from fastshard.orders import Shuffled
 
 class Subject(abc.ABC):
     name: str
+    radices = staticmethod(radices)
 
     @abc.abstractmethod
     def orders(self, n, keys):

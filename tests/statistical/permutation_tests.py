@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from permutation_network import radices
 from permutation_statistics import (
     SCALINGS,
     cell_sizes,
@@ -250,7 +249,7 @@ def columns(subject, n, size, seed):
     Made against this network, as an attacker would: such positions differ in one round's input less, and every two
     rounds more divide the excess of coincidences by b.
     """
-    a, b = radices(n)
+    a, b = subject.radices(n)
     chi_square = 0
     for i in range(size // a):
         start = int(words(np.array([[seed, i]]), 1)[0, 0] % np.uint64(b))

@@ -3,6 +3,8 @@
 from statistics import NormalDist
 
 import pytest
+from block_battery import block_cases
+from block_subjects import BLOCKS, WEAK_BLOCKS
 from permutation_battery import LIMIT, Case, cases
 from permutation_subjects import GOOD, WEAK
 from permutation_tests import TESTS
@@ -62,6 +64,35 @@ CAUGHT = [
 ]
 
 
+# What BlockShuffled would be if its streams, its digits or its windows were not what they are.
+CAUGHT_BLOCKS = [
+    ("one order", Case("fixed points", 4097, 100)),
+    ("one order", Case("across keys", 16384, 2**15)),
+    ("shifted", Case("descents", 1024, 1000)),  # blocks shifted cyclically each epoch
+    ("shifted", Case("inversions", 4097, 100)),
+    ("twice", Case("parity", 16, 1000)),
+    ("twice", Case("cycles", 257, 2000)),
+    ("last round", Case("across keys", 16384, 2**17)),
+    ("odd digits", Case("parity", 4225, 250)),
+    ("6 rounds", Case("columns", 4097, 2**19)),
+    ("narrow window", Case("differences", 257, 5000)),
+    ("narrow window", Case("serial pairs", 16641, 2**17)),
+    ("narrow window", Case("batches", 16641, 2**17)),
+]
+
+
+@pytest.mark.parametrize(
+    ("subject", "case"), CAUGHT_BLOCKS, ids=[f"{subject}-{case}" for subject, case in CAUGHT_BLOCKS]
+)
+def test_weak_part_of_a_block_shuffle_is_caught(subject, case):
+    assert case.score({**WEAK, **WEAK_BLOCKS}[subject]) > LIMIT
+
+
+def test_every_weak_part_is_caught_and_every_part_is_tested():
+    assert {subject for subject, _ in CAUGHT_BLOCKS} >= set(WEAK_BLOCKS)
+    assert {subject for subject, _ in block_cases()} == set(BLOCKS)
+
+
 @pytest.mark.parametrize(("subject", "case"), CAUGHT, ids=[f"{subject}-{case}" for subject, case in CAUGHT])
 def test_weak_permutation_is_caught(subject, case):
     assert case.score(WEAK[subject]) > LIMIT
@@ -78,4 +109,4 @@ def test_every_weak_permutation_is_caught_somewhere():
 
 def test_a_run_raises_a_false_alarm_less_than_once_in_a_million():
     by_chance = 2 * NormalDist().cdf(-LIMIT)
-    assert len(GOOD) * len(cases()) * by_chance < 1e-7
+    assert (len(GOOD) * len(cases()) + len(block_cases())) * by_chance < 1e-7
