@@ -79,7 +79,7 @@ def whole_numbers(name: str, noun: str, values: Any) -> npt.NDArray[np.integer[A
     given = values.detach().cpu() if isinstance(values, torch.Tensor) else values
     try:
         given = np.asarray(given)
-    except ValueError:  # ragged
+    except (TypeError, ValueError):  # ragged, or a tensor of a type that numpy has not
         given = np.array(None)
     if given.ndim == 1 and not given.size:
         raise ValueError(f"{name} must have at least one {noun}, got none")

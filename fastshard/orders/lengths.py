@@ -30,8 +30,8 @@ class LengthGrouped(ArrayOrder):
     what meets in a global batch changes from epoch to epoch. Where samples are many, the first rule decides; where
     lengths are rare, the second. What is too little for a bucket of its own goes with the one before.
 
-    Holds the lengths, 4 bytes a sample (8 from 2^32 on), and up to 2 more for buckets of at most 16,384 samples. Any
-    global batch costs the same wherever it is; to find one by its position, an epoch holds 16 bytes a global batch.
+    Holds the lengths, 4 bytes a sample (8 above 2^32 samples), and up to 2 more for buckets of at most 16,384 samples.
+    Any global batch of an epoch costs the same; to find one by its position, 8 bytes a global batch are held.
 
     Args:
         lengths: of each sample, in tokens or whatever a batch is padded in: any 1-D array-like or torch tensor of ints
@@ -80,7 +80,7 @@ class LengthGrouped(ArrayOrder):
 
     def __post_init__(self) -> None:
         lengths = whole_numbers("lengths", "sample", self.lengths)
-        lengths = lengths.astype(np.min_scalar_type(lengths.max()))  # a copy; short types sort ten times as fast
+        lengths = lengths.astype(np.min_scalar_type(lengths.max()))  # a copy; numpy sorts 16 bits by digits
         lengths.flags.writeable = False
         if (self.batch_size is None) == (self.max_tokens is None):
             raise ValueError(

@@ -19,6 +19,11 @@ from fastshard.slicing import Uneven
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+# What the batches were planned by. To change one of them afterwards would be obeyed in part.
+_FIXED = frozenset(
+    {"order", "batch_size", "max_tokens", "num_replicas", "rank", "shuffle", "seed", "drop_last", "uneven"}
+)
+
 # Global batches whose numbers are asked of the order at a time. Their ids are computed when a batch is asked for.
 STEPS = 1024
 
@@ -99,7 +104,8 @@ class LengthBucketBatchSampler(Sampler[Any]):
         self.on_repeated_epoch = _check.one_of("on_repeated_epoch", on_repeated_epoch, get_args(OnRepeatedEpoch))
         self._passes = Passes()
         self._whole, self._last = self._plan()
-        self.num_padding = sum(place >= order.buckets[-1].samples for last in self._last for place in self._mine(last))
+        mine = [self._mine(last) for last in self._last]
+        self.num_padding = sum(bool(places) and places[-1] >= order.buckets[-1].samples for places in mine)
         self._warn_of_empty_ranks()
 
     def _plan(self) -> tuple[int, list[range]]:
@@ -135,6 +141,11 @@ class LengthBucketBatchSampler(Sampler[Any]):
                     f"a batch less than the others: {len(last)} are left and uneven={self.uneven!r}",
                     EmptyRankWarning,
                 )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and name in self.__dict__:
+            raise AttributeError(f"{name} is fixed when the sampler is built, got {name}={value!r}; build a new one")
+        super().__setattr__(name, value)
 
     def __len__(self) -> int:
         return self._whole + sum(bool(self._mine(last)) for last in self._last)

@@ -149,6 +149,7 @@ def test_orders_are_their_arguments():
         "LengthGrouped(lengths=<2 of uint8>, batch_size=8, max_tokens=None, num_replicas=1, seed=0, shuffle=True, "
         "spread=0.05, min_steps=2)"
     )
+    assert len(pickle.dumps(order)) < 2 * len(SKEWED) + 500  # the lengths, in 16 bits, and no permutation
     mine = SKEWED.copy()
     kept = LengthGrouped(mine, 8)
     mine[:] = 1
@@ -196,6 +197,7 @@ def test_permutations_of_buckets_and_other_orders_share_no_numbers():
         (([], 2), ValueError, "lengths must have at least one sample, got none"),
         (([1.0, 2.0], 2), TypeError, r"lengths must be a 1-D array of ints, got lengths=\[1\.0, 2\.0\]"),
         (([True, False], 2), TypeError, "lengths must be a 1-D array of ints"),
+        ((torch.ones(2, dtype=torch.bfloat16), 2), TypeError, "lengths must be a 1-D array of ints"),
         (("abc", 2), TypeError, "lengths must be a 1-D array of ints, got lengths='abc'"),
         (([[1, 2], [3]], 2), TypeError, "lengths must be a 1-D array of ints"),
         (([[1, 2], [3, 4]], 2), ValueError, r"lengths must have one dimension, got lengths of shape \(2, 2\)"),

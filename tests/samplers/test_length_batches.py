@@ -295,6 +295,14 @@ def test_arguments_are_where_the_neighbours_have_them():
         assert inspect.signature(LengthBucketBatchSampler).parameters[name].default == defaults[name].default
 
 
+def test_what_the_batches_were_planned_by_cannot_be_changed():
+    sampler = make_ranks(SKEWED, 8)[0]
+    for name, value in (("batch_size", 16), ("rank", 1), ("drop_last", True), ("seed", 3)):
+        with pytest.raises(AttributeError, match=f"{name} is fixed when the sampler is built, got {name}={value}"):
+            setattr(sampler, name, value)
+    assert (sampler.batch_size, sampler.rank, sampler.drop_last, sampler.seed) == (8, 0, False, 0)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
