@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import numbers
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -227,7 +228,7 @@ class LengthGrouped(ArrayOrder):
 
 
 def _checked_spread(spread: Any) -> float:
-    if isinstance(spread, bool) or not isinstance(spread, int | float):
+    if isinstance(spread, bool) or not isinstance(spread, numbers.Real):
         raise TypeError(f"spread must be a number, got spread={spread!r}")
     if not 0 <= spread < 1:
         raise ValueError(f"spread must be in [0, 1), got spread={spread!r}")

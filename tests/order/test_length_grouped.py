@@ -145,6 +145,7 @@ def test_orders_are_their_arguments():
         assert copied == order
         assert copied.indices(3).tolist() == order.indices(3).tolist()
     assert order != LengthGrouped(SKEWED, 8, num_replicas=2, seed=5, spread=0.1)
+    assert LengthGrouped(SKEWED, np.int64(8), spread=np.float32(0.5)) == LengthGrouped(SKEWED, 8, spread=0.5)
     assert repr(LengthGrouped([1, 2], 8)) == (
         "LengthGrouped(lengths=<2 of uint8>, batch_size=8, max_tokens=None, num_replicas=1, seed=0, shuffle=True, "
         "spread=0.05, min_steps=2)"
