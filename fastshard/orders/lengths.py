@@ -230,9 +230,10 @@ class LengthGrouped(ArrayOrder):
 def _checked_spread(spread: Any) -> float:
     if isinstance(spread, bool) or not isinstance(spread, numbers.Real):
         raise TypeError(f"spread must be a number, got spread={spread!r}")
-    if not 0 <= spread < 1:
+    number = float(spread)
+    if not 0 <= number < 1:
         raise ValueError(f"spread must be in [0, 1), got spread={spread!r}")
-    return float(spread)
+    return number
 
 
 def _check_tokens(lengths: npt.NDArray[Any], max_tokens: int) -> None:
