@@ -15,7 +15,13 @@ from fastshard.orders import LengthGrouped, Shuffled
 
 SKEWED = np.clip(np.random.default_rng(1).lognormal(4, 1, 3000).astype(int), 1, 2000)
 
-lengths = st.lists(st.integers(0, 60), min_size=1, max_size=120)
+lengths = st.lists(st.integers(0, 60), min_size=1, max_size=120) | st.builds(
+    # Many at once: lists as Hypothesis draws them are mostly too short for several buckets.
+    lambda n, most, seed: np.random.default_rng(seed).integers(0, most + 1, n).tolist(),
+    st.integers(1, 150),
+    st.integers(0, 60),
+    st.integers(0, 99),
+)
 sizes = st.tuples(st.integers(1, 9), st.none()) | st.tuples(st.none(), st.integers(60, 400))
 rules = st.fixed_dictionaries(
     {
@@ -73,6 +79,15 @@ def test_buckets_hold_neighbours_in_length_within_the_spread_or_of_the_fewest_st
             assert bucket.steps >= rules["min_steps"]
     assert 0 <= order.left_over < order.buckets[-1].group
     assert order.num_steps == sum(bucket.steps for bucket in order.buckets)
+
+
+@pytest.mark.parametrize("sizes", [{"batch_size": 8}, {"max_tokens": 2500}])
+def test_epochs_can_be_asked_for_in_any_turn(sizes):
+    order = LengthGrouped(SKEWED, **sizes, num_replicas=2)
+    expected = {epoch: LengthGrouped(SKEWED, **sizes, num_replicas=2).indices(epoch).tolist() for epoch in range(3)}
+    for epoch in (0, 1, 0, 2, 1):
+        assert order.indices(epoch).tolist() == expected[epoch]
+        assert order.position(epoch, expected[epoch][1000]) == 1000
 
 
 def test_global_batches_change_their_make_up_and_their_order_with_the_epoch():

@@ -25,7 +25,13 @@ MODES = ["pad", "drop", "keep"]
 SKEWED = np.clip(np.random.default_rng(1).lognormal(4, 1, 3000).astype(int), 1, 2000)
 few_samples = pytest.mark.filterwarnings("ignore::fastshard.EmptyRankWarning")
 
-lengths = st.lists(st.integers(0, 60), min_size=1, max_size=120) | st.integers(1, 120).map(lambda n: [7] * n)
+lengths = st.lists(st.integers(0, 60), min_size=1, max_size=120) | st.builds(
+    # Many at once: lists as Hypothesis draws them are mostly too short for several buckets.
+    lambda n, most, seed: np.random.default_rng(seed).integers(0, most + 1, n).tolist(),
+    st.integers(1, 150),
+    st.integers(0, 60),
+    st.integers(0, 99),
+)
 sizes = st.tuples(st.integers(1, 9), st.none()) | st.tuples(st.none(), st.integers(60, 400))
 options = st.fixed_dictionaries(
     {
