@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.list:
         for question in QUESTIONS.values():
-            print(f"{question.name:12} {question.asks}")
+            print(f"{question.name:18} {question.asks}")
         return 0
     if given.name is None:
         parser.error(f"NAME must be one of {', '.join([*QUESTIONS, 'all'])}")

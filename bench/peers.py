@@ -31,6 +31,14 @@ class EpochSampler(Protocol):
         """Hands out this rank's ids."""
 
 
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported here."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that the module is in
+        return False
+
+
 @dataclass(frozen=True)
 class Peer:
     """A sampler to compare.
@@ -48,10 +56,7 @@ class Peer:
     @property
     def installed(self) -> bool:
         """Whether it can be measured here."""
-        try:
-            return not self.module or importlib.util.find_spec(self.module) is not None
-        except ModuleNotFoundError:  # of the package that the module is in
-            return False
+        return not self.module or is_installed(self.module)
 
 
 class NumpyPermutation:

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from fastshard._reference import philox, shuffled
 
@@ -62,6 +63,42 @@ def _windows(block_sizes: Sequence[int], seed: int, window: int, epoch: int) -> 
 
 def _size(blocks: list[tuple[int, int]]) -> int:
     return sum(size for _, size in blocks)
+
+
+def length_grouped(
+    lengths: Sequence[int],
+    batch_size: int | None,
+    max_tokens: int | None,
+    num_replicas: int,
+    seed: int,
+    epoch: int,
+    spread: float = 0.05,
+    min_steps: int = 2,
+) -> list[list[int]]:
+    """Returns the ids of each global batch of `LengthGrouped` with these arguments in `epoch`, in order."""
+    waiting = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    steps, left_over, bucket = [], [], 0
+    seed_of = shuffled(2**63 - 1, seed, 0)
+    while waiting:
+        longest = lengths[waiting[0]]
+        group = (batch_size or (max_tokens or 0) // max(1, longest)) * num_replicas
+        floor = longest - int(Fraction(spread) * longest)
+        similar = sum(lengths[i] >= floor for i in waiting)
+        size = max(min_steps, similar // group) * group
+        if len(waiting) - size < min_steps * group:
+            size = len(waiting)
+        bucket += 1
+        at = shuffled(size, seed_of(bucket), epoch)
+        ids = [waiting[at(i)] for i in range(size)]
+        waiting = waiting[size:]
+        groups = [ids[i : i + group] for i in range(0, size, group)]
+        left_over = groups.pop() if size % group else []
+        steps += groups
+    moving = len(steps) - bool(left_over and groups)
+    if moving:
+        at = shuffled(moving, seed_of(0), epoch)
+        steps = [steps[at(i)] for i in range(moving)] + steps[moving:]
+    return steps + [left_over] * bool(left_over)
 
 
 def weighted(weights: Sequence[float], seed: int, epoch: int) -> Callable[[int], int]:

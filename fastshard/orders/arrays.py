@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import abc
+import reprlib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
 
+from fastshard import _check
 from fastshard.orders.base import Order
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ class ArrayOrder(Order, abc.ABC):
         return order
 
     def _arguments(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
-        array, *others = (getattr(self, field.name) for field in fields(self))
+        array, *others = (getattr(self, field.name) for field in fields(self) if field.init)
         return array, tuple(others)
 
     def __eq__(self, other: object) -> bool:
@@ -51,7 +54,7 @@ class ArrayOrder(Order, abc.ABC):
     def __repr__(self) -> str:
         # An error message that quotes an order must not print a million numbers.
         array, others = self._arguments()
-        names = [field.name for field in fields(self)]
+        names = [field.name for field in fields(self) if field.init]
         shown = [f"{names[0]}=<{len(array)} of {array.dtype}>"]
         shown += [f"{name}={value!r}" for name, value in zip(names[1:], others, strict=True)]
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -65,3 +68,28 @@ class ArrayOrder(Order, abc.ABC):
 
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         return self._core.indices(epoch, start, count, step)
+
+
+def whole_numbers(name: str, noun: str, values: Any) -> npt.NDArray[np.integer[Any]]:
+    """Returns `values`, an argument of that name, as an array of one int in [0, 2^63) for each `noun`.
+
+    Raises:
+        TypeError, ValueError: `values` is no 1-D array-like of such ints, or empty.
+    """
+    given = values.detach().cpu() if isinstance(values, torch.Tensor) else values
+    try:
+        given = np.asarray(given)
+    except (TypeError, ValueError):  # ragged, or a tensor of a type that numpy has not
+        given = np.array(None)
+    if given.ndim == 1 and not given.size:
+        raise ValueError(f"{name} must have at least one {noun}, got none")
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be a 1-D array of ints, got {name}={reprlib.repr(values)}")
+    if given.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, got {name} of shape {given.shape}")
+    wrong = (given < 0) | (given > _check.MAX_LENGTH)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(f"{name} must be in [0, 2^63), got {name}[{first}]={given[first]}")
+    array: npt.NDArray[np.integer[Any]] = given
+    return array

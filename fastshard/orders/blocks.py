@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from fastshard import _check
 from fastshard._built import _core
-from fastshard.orders.arrays import ArrayOrder
+from fastshard.orders.arrays import ArrayOrder, whole_numbers
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -104,21 +103,7 @@ class BlockShuffled(ArrayOrder):
 
 def _checked(block_sizes: Any) -> npt.NDArray[np.int64]:
     """An int64 copy of `block_sizes` that nobody can write to, whose sum is in [1, 2^63)."""
-    try:
-        given = np.asarray(block_sizes)
-    except ValueError:  # ragged
-        given = np.array(None)
-    if given.ndim == 1 and not given.size:
-        raise ValueError("block_sizes must have at least one block, got none")
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"block_sizes must be a 1-D array of ints, got block_sizes={reprlib.repr(block_sizes)}")
-    if given.ndim != 1:
-        raise ValueError(f"block_sizes must have one dimension, got block_sizes of shape {given.shape}")
-    wrong = (given < 0) | (given > _check.MAX_LENGTH)
-    if wrong.any():
-        first = int(wrong.argmax())
-        raise ValueError(f"block_sizes must be in [0, 2^63), got block_sizes[{first}]={given[first]}")
-    sizes = given.astype(np.int64)
+    sizes = whole_numbers("block_sizes", "block", block_sizes).astype(np.int64)
     # Each sum of the high and of the low halves fits; below 2^31 blocks, which 16 GiB of sizes are.
     total = (int((sizes >> 32).sum()) << 32) + int((sizes & 0xFFFFFFFF).sum())
     if not 1 <= total <= _check.MAX_LENGTH:

@@ -3,6 +3,16 @@
 from fastshard.samplers.batch import DistributedBatchSampler
 from fastshard.samplers.distributed import DistributedSampler
 from fastshard.samplers.installing import install, uninstall
+from fastshard.samplers.lengths import LengthBucketBatchSampler
+from fastshard.samplers.sharded import ShardedBatchSampler
 from fastshard.samplers.weighted import WeightedDistributedSampler
 
-__all__ = ["DistributedBatchSampler", "DistributedSampler", "WeightedDistributedSampler", "install", "uninstall"]
+__all__ = [
+    "DistributedBatchSampler",
+    "DistributedSampler",
+    "LengthBucketBatchSampler",
+    "ShardedBatchSampler",
+    "WeightedDistributedSampler",
+    "install",
+    "uninstall",
+]

@@ -82,10 +82,7 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
     ) -> None:
         if isinstance(dataset, torch_distributed.DistributedSampler | BatchSampler):
             raise TypeError(f"dataset must be the dataset, got a {type(dataset).__name__}: that would shard it twice")
-        if (num_replicas is None or rank is None) and not dist.is_available():
-            raise RuntimeError("this torch has no torch.distributed to ask; give num_replicas and rank")
-        num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
-        rank = dist.get_rank() if rank is None else rank
+        num_replicas, rank = ask_group(num_replicas, rank)
         if len(dataset) == 0:
             raise ValueError("dataset must have at least one sample, got len(dataset)=0")
         shuffle, drop_last = _check.boolean("shuffle", shuffle), _check.boolean("drop_last", drop_last)
@@ -224,6 +221,13 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         for name, built in self._built_from.items():
             if now[name] != built:
                 raise RuntimeError(f"{name} was {built} when the sampler was built and is {now[name]}; build a new one")
+
+
+def ask_group(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
+    """Returns both numbers as they are given; those that are None are the process group's."""
+    if (num_replicas is None or rank is None) and not dist.is_available():
+        raise RuntimeError("this torch has no torch.distributed to ask; give num_replicas and rank")
+    return dist.get_world_size() if num_replicas is None else num_replicas, dist.get_rank() if rank is None else rank
 
 
 def _resolve_order(order: str | orders.Order, length: int, shuffle: bool, seed: int) -> orders.Order:

@@ -6,9 +6,10 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bench import memory, peers, report, timing
+from bench import length_groups, memory, peers, report, timing
 from bench.__main__ import main
 from bench.questions import QUESTIONS
 
@@ -49,7 +50,7 @@ def test_the_list_has_every_question(capsys):
     assert main(["--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == list(QUESTIONS)
-    assert {"epoch_start", "iterate", "memory", "throughput", "torch_order"} <= set(listed)
+    assert {"epoch_start", "iterate", "length_groups", "memory", "throughput", "torch_order"} <= set(listed)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -70,6 +71,16 @@ def test_peers_hand_out_a_share_of_the_same_size_and_torchs_order_is_torchs():
         ids[name] = list(islice(sampler, 100))
     assert ids["fastshard-torch"] == ids["torch"]
     assert len({tuple(drawn) for name, drawn in ids.items() if name != "torchdata"}) == 3
+
+
+def test_groupings_hand_out_an_epoch_and_their_tokens_are_counted_by_hand():
+    assert length_groups.tokens(np.array([5, 1, 4, 2, 9]), [[[0, 1], [4]], [[2], [3, 1]]]) == (22, 27, 38)
+    lengths = length_groups.make_lengths(500)
+    for grouping in length_groups._installed():
+        ranks = [list(grouping.build(lengths, 4, 5, rank, 1)) for rank in range(5)]
+        assert sorted(sample for batches in ranks for batch in batches for sample in batch) == list(range(500))
+        real, padded, waited = length_groups.tokens(lengths, ranks)
+        assert real == lengths.sum() < padded < waited
 
 
 def test_a_peer_that_is_not_installed_is_named():

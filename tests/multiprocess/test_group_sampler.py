@@ -10,7 +10,13 @@ from small_training import IndexedDigits
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler as TorchSampler
 
-from fastshard import DistributedBatchSampler, DistributedSampler, orders
+from fastshard import (
+    DistributedBatchSampler,
+    DistributedSampler,
+    LengthBucketBatchSampler,
+    ShardedBatchSampler,
+    orders,
+)
 
 pytestmark = pytest.mark.multiprocess
 
@@ -20,21 +26,30 @@ def build_from_the_group():
     sampler = DistributedSampler(range(23), seed=3, order="torch")
     batches = DistributedBatchSampler(range(23), 4, seed=3)
     given = DistributedSampler(range(23), num_replicas=5, rank=4)
+    grouped = LengthBucketBatchSampler(range(1, 24), 4, seed=3)
+    dealt = ShardedBatchSampler([[0], [1, 2], [3]])
     return {
-        "rank": (sampler.rank, batches.sampler.rank),
-        "num_replicas": (sampler.num_replicas, batches.sampler.num_replicas),
+        "rank": (sampler.rank, batches.sampler.rank, grouped.rank, dealt.rank),
+        "num_replicas": (sampler.num_replicas, batches.sampler.num_replicas, grouped.num_replicas, dealt.num_replicas),
         "ids": list(sampler),
         "torch's ids": list(TorchSampler(range(23), seed=3)),
         "batches": list(batches),
+        "grouped": list(grouped),
+        "dealt": list(dealt),
         "given": (given.rank, given.num_replicas),
     }
 
 
 def test_rank_and_num_replicas_come_from_the_process_group_unless_given(tmp_path):
     shuffled = orders.Shuffled(23, 3).indices(0).tolist()
-    for rank, built in enumerate(run_ranks(build_from_the_group, 2, tmp_path)):
-        assert built["rank"] == (rank, rank)
-        assert built["num_replicas"] == (2, 2)
+    ranks = run_ranks(build_from_the_group, 2, tmp_path)
+    grouped = [list(chain.from_iterable(built["grouped"])) for built in ranks]
+    assert set(chain.from_iterable(grouped)) == set(range(23))
+    assert [len(ids) for ids in grouped] == [12, 12]
+    assert [built["dealt"] for built in ranks] == [[[0], [3]], [[1, 2], [0]]]
+    for rank, built in enumerate(ranks):
+        assert built["rank"] == (rank,) * 4
+        assert built["num_replicas"] == (2,) * 4
         assert built["ids"] == built["torch's ids"]
         assert list(chain.from_iterable(built["batches"])) == (shuffled + shuffled[:1])[rank::2]
         assert built["given"] == (4, 5)

@@ -56,6 +56,20 @@ def blocks():
         yield f"BlockShuffled({sizes}, {seed}, {window})", epoch, list(itertools.chain(*windows))
 
 
+def lengths():
+    skewed = "[min(2000, 10 + 40000 // (1 + i * 7919 % 3001)) for i in range(3000)]"
+    for given, sizes, epoch in (
+        ("[5]", (1, None, 1, 0), 0),
+        ("[4, 0, 9, 4, 3, 8, 4]", (2, None, 1, 0), 0),
+        ("[4, 0, 9, 4, 3, 8, 4]", (2, None, 1, 0), 1),
+        ("[4, 0, 9, 4, 3, 8, 4]", (None, 9, 2, -1), 2**64 - 1),
+        (skewed, (8, None, 4, 42), 3),
+        (skewed, (None, 4000, 2, 42), 3),
+    ):
+        steps = _reference_orders.length_grouped(eval(given), *sizes, epoch)
+        yield f"LengthGrouped({given}, {', '.join(map(str, sizes))})", epoch, list(itertools.chain(*steps))
+
+
 def described(order, epoch, ids):
     digest = hashlib.sha256(np.array(ids, "<i8").tobytes()).hexdigest()
     return {"order": order, "epoch": epoch, "first": ids[:WHOLE], "last": ids[-WHOLE:], "sha256": digest}
@@ -63,7 +77,12 @@ def described(order, epoch, ids):
 
 def main():
     here = pathlib.Path(__file__).parent
-    for name, make in (("blocks/1", blocks), ("repeated/1", repeated), ("weighted/1", weighted)):
+    for name, make in (
+        ("blocks/1", blocks),
+        ("lengths/0", lengths),
+        ("repeated/1", repeated),
+        ("weighted/1", weighted),
+    ):
         head = {
             "name": name,
             "status": "frozen; docs/randomness.md says what was tested before",
