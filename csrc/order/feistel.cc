@@ -25,6 +25,18 @@ struct Digits {
   }
 };
 
+// Lanes whose ids will be written in the order of `left` and `right`. They have no stride yet.
+template <class Word>
+Lanes<Word> lanes_of(const Word* left, const Word* right) {
+  Lanes<Word> lanes;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    lanes.left[lane] = left[place_of<Word>(kernels(), lane)];
+    lanes.right[lane] = right[place_of<Word>(kernels(), lane)];
+  }
+  lanes.stride_left = lanes.stride_right = 0;
+  return lanes;
+}
+
 template <class Word>
 Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
   using Cell = typename Lanes<Word>::Cell;
@@ -37,11 +49,7 @@ Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
     digits[1][place] = static_cast<Word>(at.right);
     at.move_by(step, network.b);
   }
-  Lanes<Word> lanes;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    lanes.left[lane] = digits[0][place_of<Word>(kernels(), lane)];
-    lanes.right[lane] = digits[1][place_of<Word>(kernels(), lane)];
-  }
+  Lanes<Word> lanes = lanes_of(digits[0], digits[1]);
   // The product may wrap only where it passes n, and then there is but one block.
   const Digits<Word> stride(positions.step * kLanes, network.b);
   lanes.stride_left = static_cast<Cell>(static_cast<Word>(stride.left));
@@ -132,11 +140,31 @@ void encrypt_run(const Network<Word>& network, Positions positions, std::int64_t
   }
 }
 
+template <class Word>
+void encrypt_each(const Network<Word>& network, const std::uint64_t* positions, std::uint64_t count,
+                  std::int64_t* out) {
+  const BlockKernel<Word> kernel = kernel_for(Word{});
+  Word left[kLanes] = {}, right[kLanes] = {};
+  for (std::uint64_t done = 0; done < count; done += kLanes) {
+    const int ids = static_cast<int>(std::min<std::uint64_t>(kLanes, count - done));
+    for (int i = 0; i < ids; ++i) {
+      left[i] = static_cast<Word>(positions[done + i] / network.b);
+      right[i] = static_cast<Word>(positions[done + i] % network.b);
+    }
+    Lanes<Word> lanes = lanes_of(left, right);
+    std::int64_t block[kLanes];
+    walk_on(network, kernel(network, lanes, 1, block), block, ids);
+    std::copy_n(block, ids, out + done);
+  }
+}
+
 template Network<std::uint16_t> make_network(std::uint64_t, std::uint64_t, std::uint64_t, const std::uint64_t*);
 template Network<std::uint32_t> make_network(std::uint64_t, std::uint64_t, std::uint64_t, const std::uint64_t*);
 template std::uint64_t decrypt_one(const Network<std::uint16_t>&, std::uint64_t);
 template std::uint64_t decrypt_one(const Network<std::uint32_t>&, std::uint64_t);
 template void encrypt_run(const Network<std::uint16_t>&, Positions, std::int64_t*);
 template void encrypt_run(const Network<std::uint32_t>&, Positions, std::int64_t*);
+template void encrypt_each(const Network<std::uint16_t>&, const std::uint64_t*, std::uint64_t, std::int64_t*);
+template void encrypt_each(const Network<std::uint32_t>&, const std::uint64_t*, std::uint64_t, std::int64_t*);
 
 }  // namespace fastshard

@@ -23,6 +23,12 @@ class Order {
 
   // Writes the ids at `positions` of `epoch` to out[0 .. positions.count).
   virtual void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const = 0;
+
+  // Writes the ids at positions[0 .. count), in any order and any number of times each, to out[0 .. count). Orders
+  // whose `fill` has more to do once than for an id override it.
+  virtual void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const {
+    for (std::uint64_t i = 0; i < count; ++i) fill(epoch, {positions[i], 1, 1}, out + i);
+  }
 };
 
 // An order that holds every id exactly once, and so can be asked where.

@@ -65,3 +65,6 @@ class ArrayOrder(Order, abc.ABC):
 
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         return self._core.indices(epoch, start, count, step)
+
+    def _take(self, epoch: int, positions: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        return self._core.take(epoch, positions)

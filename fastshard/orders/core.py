@@ -46,6 +46,9 @@ class CoreOrder(Order, abc.ABC):
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         return self._core.indices(epoch, start, count, step)
 
+    def _take(self, epoch: int, positions: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        return self._core.take(epoch, positions)
+
 
 class CoreBijection(CoreOrder, abc.ABC):
     """A CoreOrder that holds every id exactly once."""
