@@ -1,4 +1,5 @@
 import enum
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -43,6 +44,13 @@ class WideWeightedDraws(Order):
 
 class WeightedSubset(Order):
     def __init__(self, weights: npt.NDArray[np.float64], count: int, seed: int) -> None: ...
+
+class Mixture:
+    def __init__(self, shares: Sequence[int], seed: int, num_samples: int) -> None: ...
+    def counts(self) -> list[int]: ...
+    def split(
+        self, epoch: int, positions: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
 
 class Uneven(enum.Enum):
     pad = ...

@@ -3,8 +3,19 @@
 from fastshard.orders.base import Order
 from fastshard.orders.blocks import BlockShuffled
 from fastshard.orders.core import Sequential, Shuffled, TorchShuffled
+from fastshard.orders.mixed import Mixed
 from fastshard.orders.repeated import Repeated
 from fastshard.orders.table import BY_NAME
 from fastshard.orders.weighted import Weighted
 
-__all__ = ["BY_NAME", "BlockShuffled", "Order", "Repeated", "Sequential", "Shuffled", "TorchShuffled", "Weighted"]
+__all__ = [
+    "BY_NAME",
+    "BlockShuffled",
+    "Mixed",
+    "Order",
+    "Repeated",
+    "Sequential",
+    "Shuffled",
+    "TorchShuffled",
+    "Weighted",
+]

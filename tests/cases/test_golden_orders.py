@@ -27,6 +27,7 @@ def test_golden_orders_give_the_ids_of_the_reference(path):
 def test_every_such_order_has_a_golden_file():
     assert {json.loads(path.read_text())["name"] for path in GOLDEN} == {
         orders.BlockShuffled.name,
+        orders.Mixed.name,
         orders.Repeated.name,
         orders.Weighted.name,
     }

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastshard.orders import BlockShuffled, Order, Repeated, Sequential, Shuffled, TorchShuffled, Weighted
+from fastshard.orders import BlockShuffled, Mixed, Order, Repeated, Sequential, Shuffled, TorchShuffled, Weighted
 from fastshard.orders.base import _runs
 
 MAX = 2**63 - 1
@@ -42,6 +42,8 @@ EXAMPLES = [
     Weighted([1.0, 0.0, 2.0, 5.0] * 100, 250, 3, replacement=False),
     Repeated(Shuffled(1000, 3), 7),
     Repeated(Squares(50), 3),
+    Mixed([Shuffled(1000, 3), Shuffled(100, 3)], [2, 1], 3),
+    Mixed([Mixed([Shuffled(30, 3), Squares(9)], [1, 3]), Weighted([1.0, 2.0], 500)], [0.3, 0.7], 3, 5000),
     Squares(1000),
 ]
 every_order = pytest.mark.parametrize("order", EXAMPLES, ids=lambda order: f"{type(order).__name__}-{len(order)}")
