@@ -25,18 +25,6 @@ struct Digits {
   }
 };
 
-// Lanes whose ids will be written in the order of `left` and `right`. They have no stride yet.
-template <class Word>
-Lanes<Word> lanes_of(const Word* left, const Word* right) {
-  Lanes<Word> lanes;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    lanes.left[lane] = left[place_of<Word>(kernels(), lane)];
-    lanes.right[lane] = right[place_of<Word>(kernels(), lane)];
-  }
-  lanes.stride_left = lanes.stride_right = 0;
-  return lanes;
-}
-
 template <class Word>
 Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
   using Cell = typename Lanes<Word>::Cell;
@@ -49,7 +37,11 @@ Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
     digits[1][place] = static_cast<Word>(at.right);
     at.move_by(step, network.b);
   }
-  Lanes<Word> lanes = lanes_of(digits[0], digits[1]);
+  Lanes<Word> lanes;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    lanes.left[lane] = digits[0][place_of<Word>(kernels(), lane)];
+    lanes.right[lane] = digits[1][place_of<Word>(kernels(), lane)];
+  }
   // The product may wrap only where it passes n, and then there is but one block.
   const Digits<Word> stride(positions.step * kLanes, network.b);
   lanes.stride_left = static_cast<Cell>(static_cast<Word>(stride.left));
@@ -143,15 +135,27 @@ void encrypt_run(const Network<Word>& network, Positions positions, std::int64_t
 template <class Word>
 void encrypt_each(const Network<Word>& network, const std::uint64_t* positions, std::uint64_t count,
                   std::int64_t* out) {
+  using Cell = typename Lanes<Word>::Cell;
   const BlockKernel<Word> kernel = kernel_for(Word{});
-  Word left[kLanes] = {}, right[kLanes] = {};
+  int lane_of[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) lane_of[place_of<Word>(kernels(), lane)] = lane;
+  // Instead of dividing: as positions are below 2^63, x * inverse / 2^64 lies less than one below x / b, so the quotient
+  // is right or one too small.
+  const std::uint64_t inverse = ~std::uint64_t{0} / network.b;
+  Lanes<Word> start{};  // without a stride; lanes past the end may hold anything that they did
   for (std::uint64_t done = 0; done < count; done += kLanes) {
     const int ids = static_cast<int>(std::min<std::uint64_t>(kLanes, count - done));
     for (int i = 0; i < ids; ++i) {
-      left[i] = static_cast<Word>(positions[done + i] / network.b);
-      right[i] = static_cast<Word>(positions[done + i] % network.b);
+      const std::uint64_t x = positions[done + i];
+      auto left = static_cast<std::uint64_t>((static_cast<unsigned __int128>(x) * inverse) >> 64);
+      std::uint64_t right = x - left * network.b;
+      const bool more = right >= network.b;
+      left += more;
+      right -= more ? network.b : 0;
+      start.left[lane_of[i]] = static_cast<Cell>(static_cast<Word>(left));
+      start.right[lane_of[i]] = static_cast<Cell>(right);
     }
-    Lanes<Word> lanes = lanes_of(left, right);
+    Lanes<Word> lanes = start;  // the kernel moves them on
     std::int64_t block[kLanes];
     walk_on(network, kernel(network, lanes, 1, block), block, ids);
     std::copy_n(block, ids, out + done);
