@@ -139,8 +139,8 @@ void encrypt_each(const Network<Word>& network, const std::uint64_t* positions, 
   const BlockKernel<Word> kernel = kernel_for(Word{});
   int lane_of[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) lane_of[place_of<Word>(kernels(), lane)] = lane;
-  // Instead of dividing: as positions are below 2^63, x * inverse / 2^64 lies less than one below x / b, so the quotient
-  // is right or one too small.
+  // Instead of dividing: as positions are below 2^63, x * inverse / 2^64 lies less than one below x / b, so the
+  // quotient is right or one too small.
   const std::uint64_t inverse = ~std::uint64_t{0} / network.b;
   Lanes<Word> start{};  // without a stride; lanes past the end may hold anything that they did
   for (std::uint64_t done = 0; done < count; done += kLanes) {
