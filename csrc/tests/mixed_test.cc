@@ -1,11 +1,11 @@
 // Mixtures without Python: shares at every prefix, counts that do not depend on the epoch, any position on its own.
+#include "order/mixed.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <thread>
 #include <vector>
-
-#include "order/mixed.h"
 
 namespace fastshard {
 namespace {
