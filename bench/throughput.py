@@ -56,6 +56,9 @@ def _strided(ids: int) -> Group:
     rows: dict[str, Callable[[], object]] = {BASELINE: partial(np.arange, ids)}
     for step in (1, 8, 97):
         rows[f"Shuffled, every {step}."] = partial(order.indices, 0, 0, ids * step, step)
+    mixed = orders.Mixed([order, orders.Shuffled(10**9, 2)], [0.7, 0.3])
+    for step in (1, 8):
+        rows[f"Mixed of two Shuffled, every {step}."] = partial(mixed.indices, 0, 0, ids * step, step)
     return _group(f"{ids:,} ids of a rank", ids, 1, rows)
 
 

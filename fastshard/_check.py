@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MAX_LENGTH = 2**63 - 1
 MAX_EPOCH = 2**64 - 1
@@ -45,6 +49,30 @@ def boolean(name: str, value: object) -> bool:
     if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {name}={value!r}")
+
+
+def positions(name: str, value: npt.ArrayLike, length: int) -> npt.NDArray[np.uint64]:
+    """Returns `value` as a contiguous array of positions in [0, length), which is that array itself if it is one.
+
+    Raises:
+        TypeError: not of ints.
+        ValueError: not of one dimension.
+        IndexError: one of them is outside [0, length); the first is quoted.
+    """
+    try:
+        given = np.asarray(value)
+    except (ValueError, OverflowError):  # ragged
+        given = np.array(None)
+    if given.ndim == 1 and not given.size:
+        return np.empty(0, np.uint64)  # an empty list has no type
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be a 1-D array of ints, got {name}={reprlib.repr(value)}")
+    if given.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, got {name} of shape {given.shape}")
+    if given.min() < 0 or given.max() >= length:
+        first = int(((given < 0) | (given >= length)).argmax())
+        raise IndexError(f"{name} must be in [0, {_power(length)}), got {name}[{first}]={given[first]}")
+    return np.ascontiguousarray(given, np.uint64)
 
 
 def seed(value: object) -> int:

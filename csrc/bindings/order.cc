@@ -32,6 +32,19 @@ py::array_t<std::int64_t> indices(const Order& order, std::uint64_t epoch, std::
   return ids;
 }
 
+using TakenPositions = py::array_t<std::uint64_t, py::array::c_style>;
+
+py::array_t<std::int64_t> take(const Order& order, std::uint64_t epoch, const TakenPositions& positions) {
+  py::array_t<std::int64_t> ids(positions.size());
+  const std::uint64_t* at = positions.data();
+  const auto count = static_cast<std::uint64_t>(positions.size());
+  std::int64_t* out = ids.mutable_data();
+  py::gil_scoped_release release;
+  wait_for(order, epoch);
+  order.take(epoch, at, count, out);
+  return ids;
+}
+
 std::uint64_t position(const Bijection& order, std::uint64_t epoch, std::uint64_t id) {
   py::gil_scoped_release release;
   wait_for(order, epoch);
@@ -79,7 +92,8 @@ void bind_weighted_draws(py::module_& m, const char* name) {
 void bind_orders(py::module_& m) {
   py::class_<Order>(m, "Order")
       .def("indices", &indices, py::arg("epoch"), py::arg("start"), py::arg("count"), py::arg("step"))
-      .def("prepare", &Order::prepare, py::arg("epoch"), py::call_guard<py::gil_scoped_release>());
+      .def("prepare", &Order::prepare, py::arg("epoch"), py::call_guard<py::gil_scoped_release>())
+      .def("take", &take, py::arg("epoch"), py::arg("positions"));
   py::class_<Bijection, Order>(m, "Bijection").def("position", &position, py::arg("epoch"), py::arg("id"));
   py::class_<Sequential, Bijection>(m, "Sequential").def(py::init<>());
   py::class_<Shuffled, Bijection>(m, "Shuffled")

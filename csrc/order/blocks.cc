@@ -51,6 +51,18 @@ BlockShuffled::Window BlockShuffled::window(const Layout& layout, std::uint64_t 
   return {first, last, begin, size, layout.recent[number % layout.recent.size()].get(number, make)};
 }
 
+// What is permuted is the window's samples as they lie in the layout; their blocks say which ids these are.
+void BlockShuffled::name_samples(const Layout& layout, const Window& here, std::uint64_t count,
+                                 std::int64_t* out) const {
+  const std::uint64_t* begin = layout.begin.data() + here.first;
+  const std::int64_t* block = layout.block.data() + here.first;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t lies = here.begin + static_cast<std::uint64_t>(out[i]);
+    const std::uint64_t place = last_not_above(begin, here.last - here.first, lies);
+    out[i] = static_cast<std::int64_t>(base_[static_cast<std::uint64_t>(block[place])] + (lies - begin[place]));
+  }
+}
+
 void BlockShuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
   const auto layout = this->layout(epoch);
   const std::uint64_t step = positions.step;
@@ -59,17 +71,29 @@ void BlockShuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t*
     const std::uint64_t offset = at - here.begin;
     const std::uint64_t count = std::min(left, (here.size - offset - 1) / step + 1);
     here.permutation->fill({offset, count, step}, out);
-    // What is permuted is the window's samples as they lie in the layout; their blocks say which ids these are.
-    const std::uint64_t* begin = layout->begin.data() + here.first;
-    const std::int64_t* block = layout->block.data() + here.first;
-    for (std::uint64_t i = 0; i < count; ++i) {
-      const std::uint64_t lies = here.begin + static_cast<std::uint64_t>(out[i]);
-      const std::uint64_t place = last_not_above(begin, here.last - here.first, lies);
-      out[i] = static_cast<std::int64_t>(base_[static_cast<std::uint64_t>(block[place])] + (lies - begin[place]));
-    }
+    name_samples(*layout, here, count, out);
     left -= count;
     out += count;
     if (left) at += count * step;  // beyond the last position it might wrap
+  }
+}
+
+void BlockShuffled::take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count,
+                         std::int64_t* out) const {
+  constexpr std::uint64_t kChunk = 256;
+  const auto layout = this->layout(epoch);
+  std::uint64_t offsets[kChunk];
+  for (std::uint64_t done = 0; done < count;) {
+    // As many as lie in the window of the first of them, one after the other.
+    const Window here = window(*layout, epoch, window_at(*layout, positions[done]));
+    std::uint64_t found = 0;
+    for (; found < kChunk && done + found < count; ++found) {
+      offsets[found] = positions[done + found] - here.begin;
+      if (offsets[found] >= here.size) break;  // below the window's begin it has wrapped
+    }
+    here.permutation->take(offsets, found, out + done);
+    name_samples(*layout, here, found, out + done);
+    done += found;
   }
 }
 

@@ -26,6 +26,7 @@ class BlockShuffled final : public Bijection {
   // The sizes add up to less than 2^63 and more than 0. window >= 1.
   BlockShuffled(const std::int64_t* sizes, std::uint64_t num_blocks, std::uint64_t seed, std::uint64_t window);
   void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const override;
+  void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const override;
   std::uint64_t position(std::uint64_t epoch, std::uint64_t id) const override;
 
   // The blocks that positions [start, stop) touch, in the epoch's order of blocks. start <= stop <= the sizes' sum.
@@ -52,6 +53,7 @@ class BlockShuffled final : public Bijection {
 
   std::shared_ptr<const Layout> layout(std::uint64_t epoch) const;
   std::uint64_t window_at(const Layout& layout, std::uint64_t position) const;
+  void name_samples(const Layout& layout, const Window& here, std::uint64_t count, std::int64_t* out) const;
   Window window(const Layout& layout, std::uint64_t epoch, std::uint64_t number) const;
 
   std::uint64_t num_blocks_, seed_, window_;

@@ -132,11 +132,43 @@ void encrypt_run(const Network<Word>& network, Positions positions, std::int64_t
   }
 }
 
+template <class Word>
+void encrypt_each(const Network<Word>& network, const std::uint64_t* positions, std::uint64_t count,
+                  std::int64_t* out) {
+  using Cell = typename Lanes<Word>::Cell;
+  const BlockKernel<Word> kernel = kernel_for(Word{});
+  int lane_of[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) lane_of[place_of<Word>(kernels(), lane)] = lane;
+  // Instead of dividing: as positions are below 2^63, x * inverse / 2^64 lies less than one below x / b, so the
+  // quotient is right or one too small.
+  const std::uint64_t inverse = ~std::uint64_t{0} / network.b;
+  Lanes<Word> start{};  // without a stride; lanes past the end may hold anything that they did
+  for (std::uint64_t done = 0; done < count; done += kLanes) {
+    const int ids = static_cast<int>(std::min<std::uint64_t>(kLanes, count - done));
+    for (int i = 0; i < ids; ++i) {
+      const std::uint64_t x = positions[done + i];
+      auto left = static_cast<std::uint64_t>((static_cast<unsigned __int128>(x) * inverse) >> 64);
+      std::uint64_t right = x - left * network.b;
+      const bool more = right >= network.b;
+      left += more;
+      right -= more ? network.b : 0;
+      start.left[lane_of[i]] = static_cast<Cell>(static_cast<Word>(left));
+      start.right[lane_of[i]] = static_cast<Cell>(right);
+    }
+    Lanes<Word> lanes = start;  // the kernel moves them on
+    std::int64_t block[kLanes];
+    walk_on(network, kernel(network, lanes, 1, block), block, ids);
+    std::copy_n(block, ids, out + done);
+  }
+}
+
 template Network<std::uint16_t> make_network(std::uint64_t, std::uint64_t, std::uint64_t, const std::uint64_t*);
 template Network<std::uint32_t> make_network(std::uint64_t, std::uint64_t, std::uint64_t, const std::uint64_t*);
 template std::uint64_t decrypt_one(const Network<std::uint16_t>&, std::uint64_t);
 template std::uint64_t decrypt_one(const Network<std::uint32_t>&, std::uint64_t);
 template void encrypt_run(const Network<std::uint16_t>&, Positions, std::int64_t*);
 template void encrypt_run(const Network<std::uint32_t>&, Positions, std::int64_t*);
+template void encrypt_each(const Network<std::uint16_t>&, const std::uint64_t*, std::uint64_t, std::int64_t*);
+template void encrypt_each(const Network<std::uint32_t>&, const std::uint64_t*, std::uint64_t, std::int64_t*);
 
 }  // namespace fastshard

@@ -78,4 +78,8 @@ std::uint64_t decrypt_one(const Network<Word>& network, std::uint64_t id);
 template <class Word>
 void encrypt_run(const Network<Word>& network, Positions positions, std::int64_t* out);
 
+// The same for positions[0 .. count), whatever they are; two multiplications an id more.
+template <class Word>
+void encrypt_each(const Network<Word>& network, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out);
+
 }  // namespace fastshard

@@ -25,6 +25,12 @@ class Order {
   // Writes the ids at `positions` of `epoch` to out[0 .. positions.count).
   virtual void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const = 0;
 
+  // Writes the ids at positions[0 .. count), in any order and any number of times each, to out[0 .. count). Orders
+  // whose `fill` has more to do once than for an id override it.
+  virtual void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const {
+    for (std::uint64_t i = 0; i < count; ++i) fill(epoch, {positions[i], 1, 1}, out + i);
+  }
+
   // Whether `fill` would answer at once, after waiting for that at most so long: for callers who must look after other
   // things (Ctrl-C) while a permutation of a billion is made. Only orders that take their time have to say.
   virtual bool ready(std::uint64_t /*epoch*/, std::chrono::milliseconds /*longest*/) const { return true; }

@@ -109,6 +109,16 @@ void Permutation::fill(Positions positions, std::int64_t* out) const {
   }
 }
 
+void Permutation::take(const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const {
+  if (const auto* table = std::get_if<Table>(&form_)) {
+    for (std::uint64_t i = 0; i < count; ++i) out[i] = (*table)[positions[i]];
+  } else if (const auto* narrow = std::get_if<Network<std::uint16_t>>(&form_)) {
+    encrypt_each(*narrow, positions, count, out);
+  } else {
+    encrypt_each(std::get<Network<std::uint32_t>>(form_), positions, count, out);
+  }
+}
+
 std::uint64_t Permutation::position(std::uint64_t id) const {
   if (const auto* table = std::get_if<Table>(&form_)) {
     // At most 32 KiB to look through: a second table for the way back would cost more than it saves.
@@ -124,6 +134,10 @@ std::shared_ptr<const Permutation> Shuffled::permutation(std::uint64_t epoch) co
 
 void Shuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
   permutation(epoch)->fill(positions, out);
+}
+
+void Shuffled::take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const {
+  permutation(epoch)->take(positions, count, out);
 }
 
 std::uint64_t Shuffled::position(std::uint64_t epoch, std::uint64_t id) const {

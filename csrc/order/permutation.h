@@ -28,6 +28,7 @@ class Permutation {
 
   Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t stream = 0);
   void fill(Positions positions, std::int64_t* out) const;
+  void take(const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const;
   std::uint64_t position(std::uint64_t id) const;
 
  private:
@@ -42,6 +43,7 @@ class Shuffled final : public Bijection {
  public:
   Shuffled(std::uint64_t n, std::uint64_t seed) : n_(n), seed_(seed) {}
   void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const override;
+  void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const override;
   std::uint64_t position(std::uint64_t epoch, std::uint64_t id) const override;
 
  private:

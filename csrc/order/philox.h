@@ -25,4 +25,26 @@ inline PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint64_t, 2> key)
   return counter;
 }
 
+// Words by their number, in any order, of one stream of a key: word i is word i % 4 of the block at (epoch, i / 4, 0,
+// use), so neighbours share a block.
+class PhiloxWords {
+ public:
+  PhiloxWords(std::array<std::uint64_t, 2> key, std::uint64_t epoch, std::uint64_t use)
+      : key_(key), epoch_(epoch), use_(use) {}
+
+  std::uint64_t at(std::uint64_t i) {
+    if (i / 4 != number_) {
+      number_ = i / 4;
+      block_ = philox({epoch_, number_, 0, use_}, key_);
+    }
+    return block_[i % 4];
+  }
+
+ private:
+  std::array<std::uint64_t, 2> key_;
+  std::uint64_t epoch_, use_;
+  std::uint64_t number_ = ~std::uint64_t{0};  // no block has this one
+  PhiloxBlock block_{};
+};
+
 }  // namespace fastshard

@@ -13,6 +13,10 @@ class Sequential final : public Bijection {
     }
   }
 
+  void take(std::uint64_t, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const override {
+    for (std::uint64_t i = 0; i < count; ++i) out[i] = static_cast<std::int64_t>(positions[i]);
+  }
+
   std::uint64_t position(std::uint64_t, std::uint64_t id) const override { return id; }
 };
 

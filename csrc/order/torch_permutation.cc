@@ -76,6 +76,14 @@ void TorchShuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t*
   }
 }
 
+void TorchShuffled::take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count,
+                         std::int64_t* out) const {
+  const auto made = finished(epoch);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    out[i] = static_cast<std::int64_t>(made->narrow() ? made->narrow()[positions[i]] : made->wide()[positions[i]]);
+  }
+}
+
 std::uint64_t TorchShuffled::position(std::uint64_t epoch, std::uint64_t id) const {
   const auto made = finished(epoch);
   return made->narrow() ? find(made->narrow(), n_, id) : find(made->wide(), n_, id);

@@ -14,25 +14,6 @@ namespace {
 // What the words are for, so that no two uses share any.
 enum Use : std::uint64_t { kDraws = 0, kSubset = 1 };
 
-// Words by their number, in any order; neighbours come from one block.
-class Words {
- public:
-  Words(std::uint64_t seed, std::uint64_t epoch, Use use) : seed_(seed), epoch_(epoch), use_(use) {}
-
-  std::uint64_t at(std::uint64_t i) {
-    if (i / 4 != number_) {
-      number_ = i / 4;
-      block_ = philox({epoch_, number_, 0, use_}, {seed_, kWeightedVersion});
-    }
-    return block_[i % 4];
-  }
-
- private:
-  std::uint64_t seed_, epoch_, use_;
-  std::uint64_t number_ = ~std::uint64_t{0};  // no block has this one
-  PhiloxBlock block_{};
-};
-
 // -log(u) for u = (word / 2^12 + 1/2) / 2^52, from operations that IEEE 754 rounds exactly: ranks that ran different
 // maths libraries would otherwise sort differently. With u = m * 2^e, m around 1 and f = (m - 1) / (m + 1), log(m) is
 // 2 * (f + f^3/3 + f^5/5 + ...); |f| < 0.172, so eleven terms leave less than 2^-58 of the sum.
@@ -71,19 +52,32 @@ struct Candidate {
 }  // namespace
 
 template <class Alias>
-void WeightedDraws<Alias>::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
+template <class At>
+void WeightedDraws<Alias>::draw(std::uint64_t epoch, At position, std::uint64_t total, std::int64_t* out) const {
   // A large table is out of cache, so the columns of a group are requested before the first one is read.
   constexpr std::uint64_t kGroup = 32;
-  Words words(seed_, epoch, kDraws);
+  PhiloxWords words({seed_, kWeightedVersion}, epoch, kDraws);
   std::uint64_t group[kGroup];
-  for (std::uint64_t done = 0; done < positions.count; done += kGroup) {
-    const std::uint64_t count = std::min(kGroup, positions.count - done);
+  for (std::uint64_t done = 0; done < total; done += kGroup) {
+    const std::uint64_t count = std::min(kGroup, total - done);
     for (std::uint64_t i = 0; i < count; ++i) {
-      group[i] = words.at(positions.start + (done + i) * positions.step);
+      group[i] = words.at(position(done + i));
       __builtin_prefetch(table_.address(table_.column_of(group[i])));
     }
     for (std::uint64_t i = 0; i < count; ++i) out[done + i] = static_cast<std::int64_t>(table_.draw(group[i]));
   }
+}
+
+template <class Alias>
+void WeightedDraws<Alias>::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
+  const auto at = [positions](std::uint64_t i) { return positions.start + i * positions.step; };
+  draw(epoch, at, positions.count, out);
+}
+
+template <class Alias>
+void WeightedDraws<Alias>::take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count,
+                                std::int64_t* out) const {
+  draw(epoch, [positions](std::uint64_t i) { return positions[i]; }, count, out);
 }
 
 WeightedSubset::Samples WeightedSubset::draw(std::uint64_t epoch) const {
@@ -94,7 +88,7 @@ WeightedSubset::Samples WeightedSubset::draw(std::uint64_t epoch) const {
   best.reserve(room);
   const auto keep = static_cast<std::ptrdiff_t>(count_);
   std::uint64_t worst = std::numeric_limits<std::uint64_t>::max();
-  Words words(seed_, epoch, kSubset);
+  PhiloxWords words({seed_, kWeightedVersion}, epoch, kSubset);
   for (std::uint64_t i = 0; i < weights_.size(); ++i) {
     if (!(weights_[i] > 0)) continue;
     const std::uint64_t key = race_key(exponential(words.at(i)), weights_[i]);
@@ -114,11 +108,21 @@ WeightedSubset::Samples WeightedSubset::draw(std::uint64_t epoch) const {
   return samples;
 }
 
+std::shared_ptr<const WeightedSubset::Samples> WeightedSubset::samples(std::uint64_t epoch) const {
+  return cache_.get(epoch, [&] { return std::make_shared<Samples>(draw(epoch)); });
+}
+
 void WeightedSubset::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
-  const auto samples = cache_.get(epoch, [&] { return std::make_shared<Samples>(draw(epoch)); });
+  const auto samples = this->samples(epoch);
   for (std::uint64_t i = 0; i < positions.count; ++i) {
     out[i] = static_cast<std::int64_t>((*samples)[positions.start + i * positions.step]);
   }
+}
+
+void WeightedSubset::take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count,
+                          std::int64_t* out) const {
+  const auto samples = this->samples(epoch);
+  for (std::uint64_t i = 0; i < count; ++i) out[i] = static_cast<std::int64_t>((*samples)[positions[i]]);
 }
 
 template class WeightedDraws<std::uint32_t>;

@@ -24,8 +24,12 @@ class WeightedDraws final : public Order {
  public:
   WeightedDraws(const double* weights, std::uint64_t n, std::uint64_t seed) : seed_(seed), table_(weights, n) {}
   void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const override;
+  void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const override;
 
  private:
+  template <class At>
+  void draw(std::uint64_t epoch, At position, std::uint64_t total, std::int64_t* out) const;
+
   std::uint64_t seed_;
   AliasTable<Alias> table_;
 };
@@ -41,10 +45,12 @@ class WeightedSubset final : public Order {
   WeightedSubset(const double* weights, std::uint64_t n, std::uint64_t count, std::uint64_t seed)
       : count_(count), seed_(seed), weights_(weights, weights + n) {}
   void fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const override;
+  void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const override;
 
  private:
   using Samples = std::vector<std::uint64_t>;
   Samples draw(std::uint64_t epoch) const;
+  std::shared_ptr<const Samples> samples(std::uint64_t epoch) const;
 
   std::uint64_t count_, seed_;
   std::vector<double> weights_;

@@ -69,6 +69,9 @@ class ArrayOrder(Order, abc.ABC):
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         return self._core.indices(epoch, start, count, step)
 
+    def _take(self, epoch: int, positions: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        return self._core.take(epoch, positions)
+
 
 def whole_numbers(name: str, noun: str, values: Any) -> npt.NDArray[np.integer[Any]]:
     """Returns `values`, an argument of that name, as an array of one int in [0, 2^63) for each `noun`.

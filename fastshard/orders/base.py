@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,6 +12,8 @@ from fastshard import _check
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+_DENSE = 16  # ids in a stretch for each that is wanted, up to which `take` asks for all of them
 
 
 class Order(abc.ABC):
@@ -69,9 +72,36 @@ class Order(abc.ABC):
         count = -((start - stop) // step)
         if count > _check.MAX_LENGTH // 8:
             raise MemoryError(f"an array of {count} int64 ids is larger than the address space")
-        ids = self._fill(epoch, start, count, step)
+        return self._filled(epoch, start, count, step)
+
+    def take(self, epoch: int, positions: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Returns the ids at the given positions, as numpy.take: in any order, and any number of times each.
+
+        For positions that are evenly spaced, `indices` is faster. A user's order that gives no `_take` of its own is
+        asked for the whole stretch if at least one position in sixteen is wanted, else for one evenly spaced run after
+        the other.
+
+        Args:
+            epoch: any int in [0, 2^64).
+            positions: positions in [0, len(self)): a 1-D array-like of ints.
+
+        Returns:
+            An int64 array of len(positions) ids.
+
+        Raises:
+            TypeError: an argument is not an int, or not of ints.
+            ValueError: epoch is out of its range, or positions has not one dimension.
+            IndexError: a position is out of its range; the message has the first one.
+
+        Example:
+            >>> orders.Sequential(10).take(epoch=0, positions=[7, 1, 7]).tolist()
+            [7, 1, 7]
+        """
+        epoch = _check.integer("epoch", epoch, 0, _check.MAX_EPOCH)
+        wanted = _check.positions("positions", positions, len(self))
+        ids = self._take(epoch, wanted)
         if not self._trusted:
-            self._check_filled(ids, count)
+            self._check_filled(ids, len(wanted), "_take")
         return ids
 
     def index(self, epoch: int, position: int) -> int:
@@ -134,12 +164,47 @@ class Order(abc.ABC):
             An int64 array of `count` ids in [0, num_ids), which `indices` checks.
         """
 
-    def _check_filled(self, ids: npt.NDArray[np.int64], count: int) -> None:
+    def _filled(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
+        ids = self._fill(epoch, start, count, step)
+        if not self._trusted:
+            self._check_filled(ids, count, "_fill")
+        return ids
+
+    def _take(self, epoch: int, positions: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Does the work of `take`, whose checks have passed. To be overridden where `_fill` is not the fastest way.
+
+        Returns:
+            An int64 array of len(positions) ids in [0, num_ids), which `take` checks.
+        """
+        if not len(positions):
+            return np.empty(0, np.int64)
+        low, high = int(positions.min()), int(positions.max())
+        if high - low < _DENSE * len(positions):
+            return self._filled(epoch, low, high - low + 1, 1)[(positions - np.uint64(low)).astype(np.int64)]
+        runs = [self._filled(epoch, *run) for run in _runs(positions.astype(np.int64))]
+        return np.concatenate(runs)
+
+    def _check_filled(self, ids: npt.NDArray[np.int64], count: int, method: str) -> None:
         """One rank with an id more, or an id out of range, is a hang or a wrong sample somewhere else."""
-        what = f"{type(self).__name__}._fill must return an int64 array of {count} ids in [0, {self.num_ids})"
+        what = f"{type(self).__name__}.{method} must return an int64 array of {count} ids in [0, {self.num_ids})"
         if not isinstance(ids, np.ndarray) or ids.dtype != np.int64:
             raise TypeError(f"{what}, got {getattr(ids, 'dtype', type(ids))}")
         if ids.shape != (count,):
             raise ValueError(f"{what}, got shape {ids.shape}")
         if count and not (ids.min() >= 0 and ids.max() < self.num_ids):
             raise ValueError(f"{what}, got ids from {ids.min()} to {ids.max()}")
+
+
+def _runs(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """Yields (start, count, step) of evenly spaced runs, each as long as it goes on, that together are `positions`."""
+    steps = np.diff(positions)
+    # Where run i of equal steps ends: the position after it has another step, or there is none.
+    ends = np.append(np.flatnonzero(steps[1:] != steps[:-1]) + 1, len(steps))
+    at = 0
+    while at < len(positions):
+        last = int(ends[np.searchsorted(ends, at, side="right")]) if at < len(steps) else at
+        step = int(steps[at]) if at < len(steps) else 1
+        if step < 1:
+            last, step = at, 1
+        yield int(positions[at]), last - at + 1, step
+        at = last + 1

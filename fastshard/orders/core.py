@@ -49,6 +49,9 @@ class CoreOrder(Order, abc.ABC):
     def _prepare(self, epoch: int) -> None:
         self._core.prepare(epoch)
 
+    def _take(self, epoch: int, positions: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        return self._core.take(epoch, positions)
+
 
 class CoreBijection(CoreOrder, abc.ABC):
     """A CoreOrder that holds every id exactly once."""

@@ -93,3 +93,6 @@ class Repeated(Order):
             stop = inner_start + (runs - 1) * inner_step + 1
             ids[i::progressions] = self.order.indices(epoch, inner_start, stop, inner_step)
         return ids
+
+    def _take(self, epoch: int, positions: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        return self.order.take(epoch, positions // np.uint64(self.repeats))

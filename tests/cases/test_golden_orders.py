@@ -28,6 +28,7 @@ def test_every_such_order_has_a_golden_file():
     assert {json.loads(path.read_text())["name"] for path in GOLDEN} == {
         orders.BlockShuffled.name,
         orders.LengthGrouped.name,
+        orders.Mixed.name,
         orders.Repeated.name,
         orders.Weighted.name,
     }

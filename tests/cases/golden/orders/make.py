@@ -4,6 +4,7 @@ As the ones a folder up, for orders whose arguments are more than a size and a s
 names of fastshard.orders; the ids come from the slow reference.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -11,7 +12,7 @@ import pathlib
 
 import numpy as np
 
-from fastshard import _reference, _reference_orders
+from fastshard import _reference, _reference_mixed, _reference_orders
 
 WHOLE = 20  # longer orders are given by their ends and their digest
 
@@ -40,6 +41,23 @@ def weighted():
     for weights, count, seed, epoch in (([3, 0, 1, 2.5], 3, 0, 0), (range(1000), 999, 42, 3), (range(5000), 50, -1, 1)):
         ids = _reference_orders.weighted_subset([float(weight) for weight in weights], count, seed, epoch)
         yield f"Weighted({weights}, {count}, {seed}, replacement=False)", epoch, ids
+
+
+def mixed():
+    for lengths, shares, seed, num_samples, epoch in (
+        ((5,), (1,), 0, 7, 0),
+        ((100, 100), (1, 1), 0, 200, 0),
+        ((100, 100), (1, 1), 0, 200, 1),
+        ((7, 1000, 30), (3, 0, 1), -1, 999, 2**64 - 1),
+        ((50, 20, 10), (5, 3, 2), 42, 5001, 3),
+        ((1000, 3, 40), (30, 1, 1), 1, 10, 0),
+        ((1000, 2000), (997, 503), 42, 6000, 3),
+        ((17, 1, 2, 3, 500), (8, 4, 2, 1, 1), 42, 40_000, 3),
+    ):
+        inner = [functools.cache(functools.partial(shuffled, n, i)) for i, n in enumerate(lengths)]
+        ids = _reference_mixed.mixed(inner, lengths, shares, seed, num_samples, epoch)
+        sources = ", ".join(f"Shuffled({n}, {i})" for i, n in enumerate(lengths))
+        yield f"Mixed([{sources}], {shares}, {seed}, {num_samples})", epoch, ids
 
 
 def blocks():
@@ -75,18 +93,23 @@ def described(order, epoch, ids):
     return {"order": order, "epoch": epoch, "first": ids[:WHOLE], "last": ids[-WHOLE:], "sha256": digest}
 
 
+FROZEN = "frozen; docs/randomness.md says what was tested before"
+PROVISIONAL = "provisional"
+
+
 def main():
     here = pathlib.Path(__file__).parent
-    for name, make in (
-        ("blocks/1", blocks),
-        ("lengths/0", lengths),
-        ("repeated/1", repeated),
-        ("weighted/1", weighted),
+    for name, make, twin in (
+        ("blocks/1", blocks, _reference_orders),
+        ("lengths/0", lengths, _reference_orders),
+        ("mixed/0", mixed, _reference_mixed),
+        ("repeated/1", repeated, _reference_orders),
+        ("weighted/1", weighted, _reference_orders),
     ):
         head = {
             "name": name,
-            "status": "frozen; docs/randomness.md says what was tested before",
-            "made_by": "python tests/cases/golden/orders/make.py, from fastshard/_reference_orders.py",
+            "status": PROVISIONAL if name.endswith("/0") else FROZEN,
+            "made_by": f"python tests/cases/golden/orders/make.py, from {twin.__name__.replace('.', '/')}.py",
             "sha256": "of all ids as little-endian int64",
         }
         lines = ",\n    ".join(json.dumps(described(*row)) for row in make())
