@@ -35,7 +35,7 @@ std::vector<std::uint64_t> Mixture::counts() const {
 }
 
 std::shared_ptr<const Mixture::Patterns> Mixture::patterns(std::uint64_t epoch) const {
-  return cache_.get(epoch, [&](auto) {
+  return cache_.get(epoch, [&] {
     auto made = std::make_shared<Patterns>();
     made->spans.resize(number_ * periods_ * period_);
     made->rest.resize(rest_);
