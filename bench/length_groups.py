@@ -27,6 +27,8 @@ SAMPLES = 100_000
 QUICK_SAMPLES = 10_000
 TIMED_SAMPLES = 1_000_000
 SIZES = ((8, 1), (32, 1), (8, 8), (32, 8), (32, 64))  # batch size, ranks
+MOST_RANKS = max(num_replicas for _, num_replicas in SIZES)
+MOST_REBALANCED = 16  # beyond, an epoch of transformers' BatchRebalanceSampler on all ranks takes too long to wait for
 LONGEST = 4096
 TRANSFORMERS = "transformers.trainer_pt_utils"
 
@@ -41,13 +43,13 @@ class Grouping:
         label: as the tables name it.
         build: makes one rank's batches of an epoch, from lengths, batch size, ranks, rank and epoch.
         module: what must be installed for it, if that is not always there.
-        several: whether it is for more than one rank only.
+        ranks: how many it is measured for.
     """
 
     label: str
     build: Callable[[npt.NDArray[np.int64], int, int, int, int], Batches]
     module: str = ""
-    several: bool = False
+    ranks: range = range(1, MOST_RANKS + 1)
 
 
 def _shuffled(lengths: npt.NDArray[np.int64], batch_size: int, num_replicas: int, rank: int, epoch: int) -> Batches:
@@ -104,9 +106,11 @@ def _ours(
 GROUPINGS = (
     Grouping("shuffled, not grouped", _shuffled),
     Grouping("transformers", _transformers, TRANSFORMERS),
-    Grouping("transformers, batch_size=b*P", partial(_transformers, whole=True), TRANSFORMERS, several=True),
-    Grouping("transformers, batches dealt", _dealt, TRANSFORMERS, several=True),
-    Grouping("transformers, batch rebalance", _rebalanced, TRANSFORMERS, several=True),
+    Grouping(
+        "transformers, batch_size=b*P", partial(_transformers, whole=True), TRANSFORMERS, range(2, MOST_RANKS + 1)
+    ),
+    Grouping("transformers, batches dealt", _dealt, TRANSFORMERS, range(2, MOST_RANKS + 1)),
+    Grouping("transformers, batch rebalance", _rebalanced, TRANSFORMERS, range(2, MOST_REBALANCED + 1)),
     Grouping("fastshard, spread=0.2", partial(_ours, spread=0.2)),
     Grouping("fastshard", _ours),
     Grouping("fastshard, min_steps=8", partial(_ours, min_steps=8)),
@@ -127,7 +131,7 @@ def _as_list(samples: int) -> list[int]:
     return make_lengths(samples).tolist()
 
 
-@functools.lru_cache(maxsize=max(num_replicas for _, num_replicas in SIZES))
+@functools.lru_cache(maxsize=MOST_RANKS)
 def _built(
     samples: int, batch_size: int, num_replicas: int, rank: int, tokens: bool = False, **options: Any
 ) -> fastshard.LengthBucketBatchSampler:
@@ -174,7 +178,7 @@ def plan(quick: bool) -> Plan:
         "the dearest rank's padded tokens in each step, times P, over those of all ranks.",
         "transformers: its LengthGroupedSampler, from two ranks on its DistributedLengthGroupedSampler, with torch's "
         "BatchSampler. Batches dealt: the batches of the former, dealt to the ranks. Batch rebalance: its "
-        "BatchRebalanceSampler, whose global batches are any samples.",
+        f"BatchRebalanceSampler, whose global batches are any samples, for up to {MOST_REBALANCED} ranks.",
         f"fastshard, max_tokens: batches of at most {LONGEST:,} tokens, or of b times the mean length if that is more.",
         *_missing_notes(),
     ]
@@ -202,7 +206,7 @@ def _counted(
 
         return Cell(grouping.label, measure)
 
-    groupings = [grouping for grouping in _installed() if num_replicas > 1 or not grouping.several]
+    groupings = [grouping for grouping in _installed() if num_replicas in grouping.ranks]
     return Group(case, samples, [cell(grouping) for grouping in groupings], BASELINE)
 
 
