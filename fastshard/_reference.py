@@ -34,7 +34,7 @@ def shuffled(n: int, seed: int, epoch: int, stream: int = 0) -> Callable[[int], 
     words = _words(n, seed, epoch, stream << 8 | _KEYS)
     a = math.isqrt(n - 1) + 1  # ceil(sqrt(n))
     b = -(-n // a)
-    b += 1 if stream and a % 2 and b % 2 else 0
+    b += a % 2 * b % 2  # two odd digits would make every permutation an even one
     bits, hash_word = (16, _hash16) if max(a, b) < 2**16 else (32, _hash32)
     keys = [next(words) for _ in range(ROUNDS)]
 

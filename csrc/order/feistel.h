@@ -7,7 +7,7 @@
 //
 // Cost: kRounds hashes per id, no division after the first of a run, no memory but the keys. The functions here are the
 // norm; csrc/simd/ has the same, many lanes at a time.
-// Word is uint16_t (n <= 65535^2) or uint32_t (everything else up to 2^63 - 1).
+// Word is uint16_t (n <= 65535 * 65534) or uint32_t (everything else up to 2^63 - 1).
 #pragma once
 
 #include "order/order.h"

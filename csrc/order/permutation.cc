@@ -77,8 +77,7 @@ Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoc
     : form_(make(n, seed, epoch, stream)) {}
 
 Permutation::Form Permutation::make(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t stream) {
-  const bool frozen = stream == 0;
-  if (n <= (frozen ? kTableSize : kStreamTableSize)) {
+  if (n <= (stream == 0 ? kTableSize : kStreamTableSize)) {
     Table table(n);
     std::iota(table.begin(), table.end(), std::uint16_t{0});
     BoundedDraws draws(Words(n, seed, epoch, stream, kTable));
@@ -90,12 +89,13 @@ Permutation::Form Permutation::make(std::uint64_t n, std::uint64_t seed, std::ui
   const std::uint64_t a = ceil_sqrt(n);
   std::uint64_t b = (n - 1) / a + 1;
   // A round turns cycles of one digit's length, which is an even permutation if that is odd, whatever the keys.
-  if (!frozen && a % 2 == 1 && b % 2 == 1) ++b;
+  if (a % 2 == 1 && b % 2 == 1) ++b;
   std::array<std::uint64_t, kRounds> keys;
   Words words(n, seed, epoch, stream, kKeys);
   for (std::uint64_t& key : keys) key = words.next();
-  if (std::max(a, b) <= std::numeric_limits<std::uint16_t>::max())
+  if (std::max(a, b) <= std::numeric_limits<std::uint16_t>::max()) {
     return make_network<std::uint16_t>(n, a, b, keys.data());
+  }
   return make_network<std::uint32_t>(n, a, b, keys.data());
 }
 

@@ -19,9 +19,8 @@ namespace fastshard {
 constexpr std::uint64_t kShuffledVersion = 1;
 
 // One epoch's bijection. Those of one (n, seed, epoch) and another stream, below 2^56, are unrelated: Shuffled is
-// stream 0, and orders that are made of many permutations number theirs. Other streams than 0 differ in two ways that
-// came after Shuffled was frozen: their table ends sooner, because it costs more than the network where few of its ids
-// are asked for, and one digit of their network is even, without which every permutation would have one parity.
+// stream 0, and orders that are made of many permutations number theirs. The tables of other streams than 0 end sooner,
+// because they cost more than the network where few of their ids are asked for.
 class Permutation {
  public:
   static constexpr std::uint64_t kTableSize = 16384, kStreamTableSize = 4096;

@@ -45,8 +45,8 @@ TEST(Shuffled, HoldsEveryIdOnceAtAwkwardSizes) {
 }
 
 TEST(Shuffled, PositionUndoesFill) {
-  for (std::uint64_t n : {std::uint64_t{7}, std::uint64_t{16384}, std::uint64_t{1} << 20, std::uint64_t{4294836225},
-                          std::uint64_t{4294836226}, kLargest}) {
+  for (std::uint64_t n : {std::uint64_t{7}, std::uint64_t{16384}, std::uint64_t{1} << 20, std::uint64_t{4294770690},
+                          std::uint64_t{4294770691}, kLargest}) {
     const Shuffled order(n, 1);
     for (std::uint64_t position : {std::uint64_t{0}, n / 3, n / 2, n - 1}) {
       const auto id = static_cast<std::uint64_t>(ids(order, 2, {position, 1, 1})[0]);

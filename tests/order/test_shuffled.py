@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fastshard import _reference
 from fastshard.orders import Shuffled
 
-MAX_NARROW = 65535**2  # the last size of the network with 16-bit words
+MAX_NARROW = 65535 * 65534  # the last size of the network with 16-bit words
 EDGE_SEEDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 17982163893102248868]
 EDGE_EPOCHS = [0, 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from permutation_network import encrypt, even_radices
+from permutation_network import encrypt, radices, tight_radices
 from permutation_subjects import Formula, Subject, words
 
 from fastshard.orders import BlockShuffled, Shuffled
@@ -21,7 +21,7 @@ WINDOWS = 40  # of an epoch; the tests number keys from 0 to 33
 class Parts(Subject):
     """A subject whose permutation of one key is a stretch of an order of fastshard's."""
 
-    radices = staticmethod(even_radices)
+    radices = staticmethod(radices)
 
     def part(self, n, seed, number):
         """Returns (order, epoch, first): positions first to first + n hold ids that are a permutation modulo n."""
@@ -133,12 +133,12 @@ class LastRound(Formula):
 
 
 class OddDigits(Parts):
-    """The network of `Shuffled` where both digits are odd, in a window's place."""
+    """The network with both digits odd, where the core makes one even, in a window's place."""
 
     name = "odd digits"
 
     def orders(self, n, keys):
-        return encrypt(n, words(keys, 8), np.arange(n), 16).astype(np.int32)
+        return encrypt(n, words(keys, 8), np.arange(n), 16, tight_radices).astype(np.int32)
 
 
 BLOCKS = {subject.name: subject for subject in (Blocks(), Windows(), Streams(), OneWindow())}

@@ -11,24 +11,24 @@ import math
 import numpy as np
 
 
-def radices(n):
-    """Returns (a, b), the sizes of the two digits of a position."""
+def tight_radices(n):
+    """Returns (a, b), the least sizes of the two digits of a position. Both may be odd."""
     a = math.isqrt(n - 1) + 1
     return a, -(-n // a)
 
 
-def even_radices(n):
-    """As `radices`, with one digit even: those of the streams that other orders than `Shuffled` are made of."""
-    a, b = radices(n)
+def radices(n):
+    """Returns the core's (a, b), of which one is even: two odd ones would make every permutation an even one."""
+    a, b = tight_radices(n)
     return a, b + (a % 2 and b % 2)
 
 
 def narrow(n):
     """Returns whether the core takes 16-bit words for n."""
-    return radices(n)[0] < 2**16
+    return max(radices(n)) < 2**16
 
 
-def encrypt(n, keys, positions, bits):
+def encrypt(n, keys, positions, bits, radices=radices):
     """Returns the ids at `positions`, one row per row of keys.
 
     Args:
@@ -36,19 +36,20 @@ def encrypt(n, keys, positions, bits):
         keys: uint64 array (rows, rounds), one word a round.
         positions: array (rows, m), or (m,) for the same positions in every row.
         bits: of a word, 16 or 32.
+        radices: gives the sizes of the two digits.
     """
-    ids = _rounds(n, keys, np.asarray(positions, dtype=np.int64), bits)
+    ids = _rounds(radices(n), keys, np.asarray(positions, dtype=np.int64), bits)
     rows, columns = (ids >= n).nonzero()
     while len(rows):
-        again = _rounds(n, keys[rows], ids[rows, columns][:, None], bits)[:, 0]
+        again = _rounds(radices(n), keys[rows], ids[rows, columns][:, None], bits)[:, 0]
         ids[rows, columns] = again
         still = again >= n
         rows, columns = rows[still], columns[still]
     return ids
 
 
-def _rounds(n, keys, positions, bits):
-    a, b = radices(n)
+def _rounds(sizes, keys, positions, bits):
+    a, b = sizes
     word, hash_word = (np.uint32, _hash16) if bits == 16 else (np.uint64, _hash32)
     left, right = (digit.astype(word) for digit in np.divmod(positions, b))
     a, b, bits = word(a), word(b), word(bits)

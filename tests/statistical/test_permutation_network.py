@@ -19,7 +19,7 @@ from fastshard import _reference
 from fastshard.orders import Shuffled
 
 
-@pytest.mark.parametrize("n", [16385, 65536, 65537, 2**24 + 1, 65535**2, 65535**2 + 1, 2**36 + 1, 2**40])
+@pytest.mark.parametrize("n", [16385, 65536, 65537, 2**24 + 1, 65535 * 65534, 65535 * 65534 + 1, 2**36 + 1, 2**40])
 def test_at_the_cores_rounds_the_numpy_network_is_the_core(n):
     seed, epoch, count = 5, 3, 2000
     version = _reference.SHUFFLED_VERSION
