@@ -27,7 +27,6 @@ struct Digits {
 
 template <class Word>
 Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
-  using Cell = typename Lanes<Word>::Cell;
   Word digits[2][kLanes];
   Digits<Word> at(positions.start, network.b);
   const Digits<Word> step(positions.step, network.b);
@@ -44,8 +43,8 @@ Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
   }
   // The product may wrap only where it passes n, and then there is but one block.
   const Digits<Word> stride(positions.step * kLanes, network.b);
-  lanes.stride_left = static_cast<Cell>(static_cast<Word>(stride.left));
-  lanes.stride_right = static_cast<Cell>(stride.right);
+  lanes.stride_left = static_cast<Word>(stride.left);
+  lanes.stride_right = static_cast<Word>(stride.right);
   return lanes;
 }
 
