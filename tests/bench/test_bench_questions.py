@@ -23,7 +23,9 @@ def test_a_question_answered_by_the_command_gives_both_files_and_they_agree(tmp_
     read = json.loads((tmp_path / "iterate.json").read_text(encoding="utf-8"))
     markdown = (tmp_path / "iterate.md").read_text(encoding="utf-8")
     assert done.stdout.strip() == markdown.strip()
-    lines = [line for line in markdown.splitlines() if line.startswith(("| one at a time", "| batches of"))]
+    lines = [
+        line for line in markdown.splitlines() if line.startswith(("| one at a time", "| batches of", "| lists of"))
+    ]
     assert len(lines) == len(read["rows"]) >= 12
     for line, row in zip(lines, read["rows"], strict=True):
         case, peer, median, _, runs, ratio = line.strip("| ").split(" | ")
