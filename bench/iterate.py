@@ -33,7 +33,7 @@ def plan(quick: bool) -> Plan:
         f"A pass of rank {peers.RANK} of {peers.NUM_REPLICAS}: {samples // peers.NUM_REPLICAS:,} ids of {samples:,}.",
         "A pass includes building, the construction of the sampler and all it does before its first id, "
         "where the table doesn't say otherwise.",
-        *peers.missing_notes(),
+        *peers.notes(),
     ]
     lists = [_lists(samples, size) for samples in LIST_SAMPLES[: 1 if quick else None] for size in LIST_SIZES]
     return Plan([_one_at_a_time(samples), _batches(samples), *lists], notes)
