@@ -16,7 +16,7 @@ def plan(quick: bool) -> Plan:
     """Every peer at every size."""
     notes = [
         f"Timed: construct, set_epoch({peers.EPOCH}), iter, next; rank {peers.RANK} of {peers.NUM_REPLICAS}.",
-        *peers.missing_notes(),
+        *peers.notes(),
     ]
     return Plan([_group(samples) for samples in (QUICK_SIZES if quick else SIZES)], notes)
 

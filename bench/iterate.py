@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from torch.utils.data import BatchSampler
 
 import fastshard
@@ -17,17 +20,23 @@ SAMPLES = 8_000_000
 QUICK_SAMPLES = 400_000
 BATCH_SIZE = 256
 
+# Lists alone: what a DataLoader asks for, against the lists of an array that is there already.
+LIST_SAMPLES = (1_000_000, 100_000_000)
+LIST_SIZES = (1, 8, 32, 256, 1024)
+LIST_IDS = 100_000  # at most in one measurement: short, so that what disturbs one peer disturbs the next one too
+
 
 def plan(quick: bool) -> Plan:
-    """Ids one at a time, and ids in batches."""
+    """Ids one at a time, ids in batches, and lists alone."""
     samples = QUICK_SAMPLES if quick else SAMPLES
     notes = [
         f"A pass of rank {peers.RANK} of {peers.NUM_REPLICAS}: {samples // peers.NUM_REPLICAS:,} ids of {samples:,}.",
         "A pass includes building, the construction of the sampler and all it does before its first id, "
         "where the table doesn't say otherwise.",
-        *peers.missing_notes(),
+        *peers.notes(),
     ]
-    return Plan([_one_at_a_time(samples), _batches(samples)], notes)
+    lists = [_lists(samples, size) for samples in LIST_SAMPLES[: 1 if quick else None] for size in LIST_SIZES]
+    return Plan([_one_at_a_time(samples), _batches(samples), *lists], notes)
 
 
 def _one_at_a_time(samples: int) -> Group:
@@ -59,6 +68,31 @@ def _batches(samples: int) -> Group:
         ),
     }
     return _group(f"batches of {BATCH_SIZE}", samples, rows, baseline)
+
+
+def _lists(samples: int, size: int) -> Group:
+    ids = min(LIST_IDS, samples // peers.NUM_REPLICAS) // size * size
+    baseline = "array[i : i + b].tolist()"
+    build = partial(_batch_sampler, samples, size, on_repeated_epoch="ignore")
+    rows: dict[str, Callable[[], float]] = {
+        baseline: items_per_second(ids, partial(_slices, size), partial(_random_ids, ids, samples)),
+        "next(iter of DistributedBatchSampler)": items_per_second(ids, partial(_nexts, ids // size), build),
+    }
+    return _group(f"lists of {size}, N = {peers.power(samples)}", samples, rows, baseline)
+
+
+def _random_ids(ids: int, samples: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng(0).integers(0, samples, ids)
+
+
+def _slices(size: int, array: npt.NDArray[np.int64]) -> None:
+    for start in range(0, len(array), size):
+        _batch = array[start : start + size].tolist()
+
+
+def _nexts(count: int, batches: Iterable[object]) -> None:
+    for _batch in islice(iter(batches), count):
+        pass
 
 
 def drain(items: Iterable[object]) -> None:
@@ -105,8 +139,8 @@ def _torch_batches(peer: peers.Peer, samples: int) -> Any:
     return _TorchBatches(peer.build(samples), BATCH_SIZE, drop_last=False)
 
 
-def _batch_sampler(samples: int, **options: Any) -> Any:
-    return fastshard.DistributedBatchSampler(range(samples), BATCH_SIZE, peers.NUM_REPLICAS, peers.RANK, **options)
+def _batch_sampler(samples: int, size: int = BATCH_SIZE, **options: Any) -> Any:
+    return fastshard.DistributedBatchSampler(range(samples), size, peers.NUM_REPLICAS, peers.RANK, **options)
 
 
 QUESTION = Question(

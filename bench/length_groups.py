@@ -42,13 +42,13 @@ class Grouping:
     Args:
         label: as the tables name it.
         build: makes one rank's batches of an epoch, from lengths, batch size, ranks, rank and epoch.
-        module: what must be installed for it, if that is not always there.
+        package: what must be installed for it, if that is not always there.
         ranks: how many it is measured for.
     """
 
     label: str
     build: Callable[[npt.NDArray[np.int64], int, int, int, int], Batches]
-    module: str = ""
+    package: str = ""
     ranks: range = range(1, MOST_RANKS + 1)
 
 
@@ -105,12 +105,12 @@ def _ours(
 
 GROUPINGS = (
     Grouping("shuffled, not grouped", _shuffled),
-    Grouping("transformers", _transformers, TRANSFORMERS),
+    Grouping("transformers", _transformers, "transformers"),
     Grouping(
-        "transformers, batch_size=b*P", partial(_transformers, whole=True), TRANSFORMERS, range(2, MOST_RANKS + 1)
+        "transformers, batch_size=b*P", partial(_transformers, whole=True), "transformers", range(2, MOST_RANKS + 1)
     ),
-    Grouping("transformers, batches dealt", _dealt, TRANSFORMERS, range(2, MOST_RANKS + 1)),
-    Grouping("transformers, batch rebalance", _rebalanced, TRANSFORMERS, range(2, MOST_REBALANCED + 1)),
+    Grouping("transformers, batches dealt", _dealt, "transformers", range(2, MOST_RANKS + 1)),
+    Grouping("transformers, batch rebalance", _rebalanced, "transformers", range(2, MOST_REBALANCED + 1)),
     Grouping("fastshard, spread=0.2", partial(_ours, spread=0.2)),
     Grouping("fastshard", _ours),
     Grouping("fastshard, min_steps=8", partial(_ours, min_steps=8)),
@@ -243,7 +243,7 @@ def _timed(samples: int, batch_size: int) -> Group:
 
 
 def _installed() -> list[Grouping]:
-    return [grouping for grouping in GROUPINGS if not grouping.module or peers.is_installed(grouping.module)]
+    return [grouping for grouping in GROUPINGS if not grouping.package or peers.version(grouping.package)]
 
 
 def _missing_notes() -> list[str]:

@@ -22,7 +22,7 @@ def plan(quick: bool) -> Plan:
         f"Counted in pages, and as one page ({memory_probe.PAGE:,} bytes) where nothing grew; "
         "Linux knows a peak that is past, as torch's is, to about 0.3 MB. What fits in memory that the imports and the "
         "warm-up left free is not growth.",
-        *peers.missing_notes(),
+        *peers.notes(),
     ]
     if not memory_probe.reset_peak():
         notes.append("This system can't reset a process's peak: growth below the imports' own peak is not seen.")

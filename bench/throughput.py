@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
 
+from bench import peers
 from bench.runner import Cell, Group, Plan, Question
 from bench.timing import items_per_second
 from fastshard import _core, orders
@@ -25,6 +27,7 @@ def plan(quick: bool) -> Plan:
     notes = [
         "np.arange fills the same array with 0, 1, 2, ..., which is as fast as any order could be.",
         f"Kernels: {_core.instruction_set}, of {', '.join(_core.instruction_sets)}.",
+        *peers.notes(),
     ]
     return Plan([_into_memory(ids), _in_cache(), _strided(ids)], notes)
 
@@ -40,6 +43,9 @@ def _into_memory(ids: int) -> Group:
         "numpy permutation": partial(np.random.default_rng(1).permutation, ids),
         "torch.randperm": partial(torch.randperm, ids),
     }
+    for name in ("py1e", "py1br"):
+        if peers.PEERS[name].installed:
+            rows[f"streaming {name}"] = peers.StreamingOrder(name, ids).order
     return _group(f"{ids:,} ids into memory", ids, 1, rows)
 
 
@@ -48,7 +54,13 @@ def _in_cache() -> Group:
     for n in (10_000, 16_385, 1_000_000, 10**9, 10**12):
         rows[f"Shuffled, n = {n:,}"] = partial(orders.Shuffled(n, 1).indices, 0, 0, CACHE)
     rows["numpy permutation"] = partial(np.random.default_rng(1).permutation, CACHE)
-    return _group(f"{CACHE:,} ids a call", CACHE, CALLS, rows)
+    group = _group(f"{CACHE:,} ids a call", CACHE, CALLS, rows)
+    grain = peers.PEERS["grain"]
+    if not grain.installed:
+        return group
+    ids = peers.GrainShuffle(10**9).ids
+    cell = _cell(f"{grain.label}, n = {10**9:,}", CACHE, 1, lambda: list(ids(range(CACHE))))
+    return replace(group, cells=[*group.cells, cell])
 
 
 def _strided(ids: int) -> Group:
@@ -63,12 +75,15 @@ def _strided(ids: int) -> Group:
 
 
 def _group(case: str, ids: int, calls: int, rows: dict[str, Callable[[], object]]) -> Group:
+    return Group(case, ids, [_cell(label, ids, calls, call) for label, call in rows.items()], BASELINE)
+
+
+def _cell(label: str, ids: int, calls: int, call: Callable[[], object]) -> Cell:
     def repeat(call: Callable[[], object]) -> None:
         for _ in range(calls):
             call()
 
-    cells = [Cell(label, items_per_second(ids * calls, repeat, partial(_same, call))) for label, call in rows.items()]
-    return Group(case, ids, cells, BASELINE)
+    return Cell(label, items_per_second(ids * calls, repeat, partial(_same, call)))
 
 
 def _same(call: Callable[[], object]) -> Callable[[], object]:

@@ -1,9 +1,12 @@
-// Ids: an iterator of Python ints over an int64 array, as cheap per id as `range`.
+// Ids: an iterator of Python ints over an int64 array, as cheap per id as `range`. Batches: one of lists of them.
 //
-// A list of the ids (tolist) would allocate an object for each before the first is used, and miss the allocator's
-// hottest free block at every one; this makes an int at the moment it is asked for. It is a type of CPython's own, not
-// a pybind11 class, because it is called once per id, which leaves no room for general handling of arguments.
+// A list of all the ids (tolist) would allocate an object for each before the first is used, and miss the allocator's
+// hottest free block at every one; these make an int, or a batch of them, at the moment it is asked for. They are types
+// of CPython's own, not pybind11 classes, because they are called once per id, or batch of as little as one, which
+// leaves no room for general handling of arguments.
 #include <pybind11/numpy.h>
+
+#include <algorithm>
 
 #include "bindings/bindings.h"
 
@@ -17,6 +20,7 @@ struct Ids {
   PyObject* array;  // keeps the memory alive
   const std::int64_t* next;
   const std::int64_t* end;
+  Py_ssize_t size;  // ids in a list of Batches
 };
 
 Ids* self(PyObject* object) { return reinterpret_cast<Ids*>(object); }
@@ -28,20 +32,46 @@ void dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-PyObject* next(PyObject* object) {
+// CPython 3.11 takes a short cut for ids below 2^30 in the one call that takes a C long, and not in its siblings.
+PyObject* python_int(std::int64_t id) {
+  if constexpr (sizeof(long) == sizeof(id)) return PyLong_FromLong(static_cast<long>(id));
+  return PyLong_FromLongLong(id);
+}
+
+Py_ssize_t left(const Ids* ids) { return ids->end - ids->next; }
+
+PyObject* next_id(PyObject* object) {
   Ids* ids = self(object);
-  return ids->next == ids->end ? nullptr : PyLong_FromLongLong(*ids->next++);
+  return left(ids) ? python_int(*ids->next++) : nullptr;
 }
 
-PyObject* length_hint(PyObject* object, PyObject*) {
-  return PyLong_FromSsize_t(self(object)->end - self(object)->next);
+PyObject* next_batch(PyObject* object) {
+  Ids* ids = self(object);
+  const Py_ssize_t count = std::min(ids->size, left(ids));
+  if (count == 0) return nullptr;
+  PyObject* batch = PyList_New(count);
+  if (!batch) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* id = python_int(ids->next[i]);
+    if (!id) {
+      Py_DECREF(batch);
+      return nullptr;
+    }
+    PyList_SET_ITEM(batch, i, id);
+  }
+  ids->next += count;
+  return batch;
 }
 
-// Ids(array): `array` is a contiguous int64 array, or is converted to one.
-PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  const char* names[] = {"array", nullptr};
-  PyObject* given = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &given)) return nullptr;
+PyObject* ids_left(PyObject* object, PyObject*) { return PyLong_FromSsize_t(left(self(object))); }
+
+PyObject* batches_left(PyObject* object, PyObject*) {
+  const Py_ssize_t ids = left(self(object)), size = self(object)->size;
+  return PyLong_FromSsize_t(ids / size + (ids % size != 0));
+}
+
+// `given` is a contiguous int64 array, or is converted to one.
+PyObject* make(PyTypeObject* type, PyObject* given, Py_ssize_t size) {
   auto array = py::array_t<std::int64_t, py::array::c_style>::ensure(given);
   if (!array) {
     PyErr_Format(PyExc_TypeError, "array must be of integers that fit int64, got %R", given);
@@ -51,33 +81,73 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!ids) return nullptr;
   ids->next = array.data();
   ids->end = ids->next + array.size();
+  ids->size = size;
   ids->array = array.release().ptr();
   return reinterpret_cast<PyObject*>(ids);
 }
 
-PyMethodDef methods[] = {
-    {"__length_hint__", length_hint, METH_NOARGS, "The number of ids that are left."},
+// Ids(array)
+PyObject* make_ids(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  const char* names[] = {"array", nullptr};
+  PyObject* given = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &given)) return nullptr;
+  return make(type, given, 1);
+}
+
+// Batches(array, size)
+PyObject* make_batches(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  const char* names[] = {"array", "size", nullptr};
+  PyObject* given = nullptr;
+  Py_ssize_t size = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "On", const_cast<char**>(names), &given, &size)) return nullptr;
+  if (size < 1) return PyErr_Format(PyExc_ValueError, "size must be at least 1, got size=%zd", size);
+  return make(type, given, size);
+}
+
+PyMethodDef ids_methods[] = {
+    {"__length_hint__", ids_left, METH_NOARGS, "The number of ids that are left."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
+PyMethodDef batches_methods[] = {
+    {"__length_hint__", batches_left, METH_NOARGS, "The number of lists that are left."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot ids_slots[] = {
     {Py_tp_doc, const_cast<char*>("An iterator of Python ints over an int64 array, as cheap per id as range.")},
-    {Py_tp_new, reinterpret_cast<void*>(make)},
+    {Py_tp_new, reinterpret_cast<void*>(make_ids)},
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
-    {Py_tp_iternext, reinterpret_cast<void*>(next)},
-    {Py_tp_methods, methods},
+    {Py_tp_iternext, reinterpret_cast<void*>(next_id)},
+    {Py_tp_methods, ids_methods},
     {0, nullptr},
 };
 
-PyType_Spec spec = {"fastshard._core.Ids", sizeof(Ids), 0, Py_TPFLAGS_DEFAULT, slots};
+PyType_Slot batches_slots[] = {
+    {Py_tp_doc, const_cast<char*>("An iterator of lists of `size` ints over an int64 array; the last may be shorter.")},
+    {Py_tp_new, reinterpret_cast<void*>(make_batches)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_tp_iternext, reinterpret_cast<void*>(next_batch)},
+    {Py_tp_methods, batches_methods},
+    {0, nullptr},
+};
+
+PyType_Spec ids_spec = {"fastshard._core.Ids", sizeof(Ids), 0, Py_TPFLAGS_DEFAULT, ids_slots};
+PyType_Spec batches_spec = {"fastshard._core.Batches", sizeof(Ids), 0, Py_TPFLAGS_DEFAULT, batches_slots};
+
+void add_type(py::module_& m, const char* name, PyType_Spec& spec) {
+  auto type = py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
+  if (!type) throw py::error_already_set();
+  m.add_object(name, type);
+}
 
 }  // namespace
 
 void bind_ids(py::module_& m) {
-  auto type = py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
-  if (!type) throw py::error_already_set();
-  m.add_object("Ids", type);
+  add_type(m, "Ids", ids_spec);
+  add_type(m, "Batches", batches_spec);
 }
 
 }  // namespace fastshard

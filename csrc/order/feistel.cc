@@ -27,7 +27,6 @@ struct Digits {
 
 template <class Word>
 Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
-  using Cell = typename Lanes<Word>::Cell;
   Word digits[2][kLanes];
   Digits<Word> at(positions.start, network.b);
   const Digits<Word> step(positions.step, network.b);
@@ -44,8 +43,8 @@ Lanes<Word> lanes_at(const Network<Word>& network, Positions positions) {
   }
   // The product may wrap only where it passes n, and then there is but one block.
   const Digits<Word> stride(positions.step * kLanes, network.b);
-  lanes.stride_left = static_cast<Cell>(static_cast<Word>(stride.left));
-  lanes.stride_right = static_cast<Cell>(stride.right);
+  lanes.stride_left = static_cast<Word>(stride.left);
+  lanes.stride_right = static_cast<Word>(stride.right);
   return lanes;
 }
 
@@ -135,7 +134,6 @@ void encrypt_run(const Network<Word>& network, Positions positions, std::int64_t
 template <class Word>
 void encrypt_each(const Network<Word>& network, const std::uint64_t* positions, std::uint64_t count,
                   std::int64_t* out) {
-  using Cell = typename Lanes<Word>::Cell;
   const BlockKernel<Word> kernel = kernel_for(Word{});
   int lane_of[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) lane_of[place_of<Word>(kernels(), lane)] = lane;
@@ -152,8 +150,8 @@ void encrypt_each(const Network<Word>& network, const std::uint64_t* positions, 
       const bool more = right >= network.b;
       left += more;
       right -= more ? network.b : 0;
-      start.left[lane_of[i]] = static_cast<Cell>(static_cast<Word>(left));
-      start.right[lane_of[i]] = static_cast<Cell>(right);
+      start.left[lane_of[i]] = static_cast<Word>(left);
+      start.right[lane_of[i]] = static_cast<Word>(right);
     }
     Lanes<Word> lanes = start;  // the kernel moves them on
     std::int64_t block[kLanes];

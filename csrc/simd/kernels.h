@@ -21,25 +21,12 @@ struct Network {
   Word keys[kRounds][kKeys];
 };
 
-// What a lane's digits are kept in: vectors multiply 16-bit digits in place, 32-bit ones only in 64-bit lanes.
-template <class Word>
-struct CellOf;
-template <>
-struct CellOf<std::uint16_t> {
-  using Type = std::uint16_t;
-};
-template <>
-struct CellOf<std::uint32_t> {
-  using Type = std::uint64_t;
-};
-
 // Where a run of positions stands: the two digits of each lane's next position, and how far a block moves it.
 template <class Word>
 struct Lanes {
-  using Cell = typename CellOf<Word>::Type;
-  alignas(64) Cell left[kLanes];
-  alignas(64) Cell right[kLanes];
-  Cell stride_left, stride_right;
+  alignas(64) Word left[kLanes];
+  alignas(64) Word right[kLanes];
+  Word stride_left, stride_right;
 };
 
 // Encrypts the next `blocks` (at most kMaxBlocks) blocks of `lanes`, moves `lanes` past them and writes their ids to
@@ -55,6 +42,9 @@ struct Kernels {
   // Lane i of encrypt16 is written to place (i % lanes / 8 * 2 + i / 2 % 4 * lanes / 4 + i % 2) of its vector of
   // `lanes16` lanes: what interleaving halves of registers gives without a shuffle. 1: lane i to place i.
   int lanes16;
+  // Lane i of encrypt32 is written to place (i % 2 * lanes / 2 + i % lanes / 2) of its vector of `lanes32` lanes: the
+  // even ones first, since their products are apart from those of the odd ones. 1: lane i to place i.
+  int lanes32;
 };
 
 // One per instruction set; null where this build has none of that kind.

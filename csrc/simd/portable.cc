@@ -12,11 +12,10 @@ std::uint64_t encrypt(const Network<Word>& network, Lanes<Word>& lanes, int bloc
   for (int block = 0; block < blocks; ++block, out += kLanes) {
     Word left[kLanes], right[kLanes];
     for (int i = 0; i < kLanes; ++i) {
-      left[i] = static_cast<Word>(lanes.left[i]);
-      right[i] = static_cast<Word>(lanes.right[i]);
-      const auto stride = static_cast<Word>(lanes.stride_right);
-      const Word carry = stride >= static_cast<Word>(network.b - right[i]) ? 1 : 0;
-      lanes.right[i] = static_cast<Word>(right[i] + stride - carry * network.b);
+      left[i] = lanes.left[i];
+      right[i] = lanes.right[i];
+      const Word carry = lanes.stride_right >= static_cast<Word>(network.b - right[i]) ? 1 : 0;
+      lanes.right[i] = static_cast<Word>(right[i] + lanes.stride_right - carry * network.b);
       lanes.left[i] = static_cast<Word>(left[i] + lanes.stride_left + carry);
     }
     encrypt_rounds(network, left, right, kLanes);
@@ -34,7 +33,7 @@ std::uint64_t encrypt(const Network<Word>& network, Lanes<Word>& lanes, int bloc
 }  // namespace
 
 const Kernels* portable_kernels() {
-  static const Kernels kernels = {"portable", encrypt<std::uint16_t>, encrypt<std::uint32_t>, 1};
+  static const Kernels kernels = {"portable", encrypt<std::uint16_t>, encrypt<std::uint32_t>, 1, 1};
   return &kernels;
 }
 

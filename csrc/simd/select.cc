@@ -63,8 +63,11 @@ int place_of<std::uint16_t>(const Kernels& kernels, int lane) {
 }
 
 template <>
-int place_of<std::uint32_t>(const Kernels&, int lane) {
-  return lane;
+int place_of<std::uint32_t>(const Kernels& kernels, int lane) {
+  const int width = kernels.lanes32;
+  if (width == 1) return lane;
+  const int within = lane % width;
+  return lane - within + within % 2 * (width / 2) + within / 2;
 }
 
 }  // namespace fastshard

@@ -14,7 +14,7 @@ const Kernels& kernels();
 // All that this machine can run, the fastest first; the portable ones are the last.
 std::vector<const Kernels*> available_kernels();
 
-// The place in a block, and so in its ids, of a lane; see Kernels::lanes16.
+// The place in a block, and so in its ids, of a lane; see Kernels::lanes16 and lanes32.
 template <class Word>
 int place_of(const Kernels& kernels, int lane);
 

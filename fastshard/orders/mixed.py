@@ -162,6 +162,11 @@ class Mixed(Order):
         sources = np.searchsorted(base, array, side="right") - 1
         return sources, array - base[sources]
 
+    def _prepare(self, epoch: int) -> None:
+        for source in self.__dict__["_drawn"]:
+            order = self.orders[source]
+            order.prepare(epoch * self.draws[source] // len(order) % 2**64)
+
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
         # numpy multiplies 64-bit numbers modulo 2^64, and every position that exists is below.
         positions = np.arange(count, dtype=np.uint64)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import BatchSampler
 
 from fastshard import _check
+from fastshard._built import _core
 from fastshard._warnings import EmptyRankWarning, warn
 from fastshard.samplers.distributed import CHUNK, DistributedSampler
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from fastshard import orders
     from fastshard.samplers.passes import OnRepeatedEpoch
     from fastshard.slicing import Uneven
+
+# Ids that are asked of the core at a time for lists. Their ints cost so little that a call's own cost shows with CHUNK.
+LIST_CHUNK = 4 * CHUNK
 
 
 class DistributedBatchSampler(BatchSampler):
@@ -124,17 +128,17 @@ class DistributedBatchSampler(BatchSampler):
     def __iter__(self) -> Iterator[Any]:
         return self.sampler.run_chunks(self._chunks)
 
-    def _chunks(self, epoch: int) -> Iterator[list[Any]]:
+    def _chunks(self, epoch: int) -> Iterator[Iterable[Any]]:
         num_samples = min(len(self) * self.batch_size, self.sampler.num_samples)
         size = max(1, min(self.batch_size, num_samples))  # numpy refuses shapes that no address space holds
-        chunk = max(1, CHUNK // size) * size
+        # A batch that is an array keeps its whole chunk alive.
+        chunk = max(1, (CHUNK if self.as_array else LIST_CHUNK) // size) * size
         for start in range(0, num_samples, chunk):
             stop = min(start + chunk, num_samples)
             ids = self.sampler.draws(epoch, start, stop)
-            whole = len(ids) // size * size
-            batches = ids[:whole].reshape(-1, size)
-            last = [ids[whole:]] if whole < len(ids) else []
             if self.as_array:
-                yield [*batches, *last]
+                whole = len(ids) // size * size
+                last = [ids[whole:]] if whole < len(ids) else []
+                yield [*ids[:whole].reshape(-1, size), *last]
             else:
-                yield batches.tolist() + [batch.tolist() for batch in last]
+                yield _core.Batches(ids, size)

@@ -24,7 +24,9 @@ def test_a_question_answered_by_the_command_gives_both_files_and_they_agree(tmp_
     read = json.loads((tmp_path / "iterate.json").read_text(encoding="utf-8"))
     markdown = (tmp_path / "iterate.md").read_text(encoding="utf-8")
     assert done.stdout.strip() == markdown.strip()
-    lines = [line for line in markdown.splitlines() if line.startswith(("| one at a time", "| batches of"))]
+    lines = [
+        line for line in markdown.splitlines() if line.startswith(("| one at a time", "| batches of", "| lists of"))
+    ]
     assert len(lines) == len(read["rows"]) >= 12
     for line, row in zip(lines, read["rows"], strict=True):
         case, peer, median, _, runs, ratio = line.strip("| ").split(" | ")
@@ -69,8 +71,9 @@ def test_peers_hand_out_a_share_of_the_same_size_and_torchs_order_is_torchs():
         assert len(list(rest)) == 9_999
         sampler.set_epoch(peers.EPOCH)
         ids[name] = list(islice(sampler, 100))
-    assert ids["fastshard-torch"] == ids["torch"]
-    assert len({tuple(drawn) for name, drawn in ids.items() if name != "torchdata"}) == 3
+    torchs = {"torch", "torchdata", "fastshard-torch"} & set(ids)
+    assert {tuple(ids[name]) for name in torchs} == {tuple(ids["torch"])}
+    assert len({tuple(drawn) for drawn in ids.values()}) == len(ids) - len(torchs) + 1 >= 3
 
 
 def test_groupings_hand_out_an_epoch_and_their_tokens_are_counted_by_hand():
@@ -83,15 +86,22 @@ def test_groupings_hand_out_an_epoch_and_their_tokens_are_counted_by_hand():
         assert real == lengths.sum() < padded < waited
 
 
-def test_a_peer_that_is_not_installed_is_named():
-    assert peers.Peer("x", list, module="no_such_package.module").installed is False
-    assert peers.Peer("x", list, module="numpy.random").installed is True
-    missing = [peer.label for peer in peers.PEERS.values() if not peer.installed]
-    assert [note.split(" is not installed")[0] for note in peers.missing_notes()] == missing
+def test_a_peer_that_is_not_installed_is_named_and_the_others_versions_are(monkeypatch):
+    assert peers.Peer("x", list, package="no-such-package").installed is False
+    assert peers.Peer("x", list, package="numpy").installed is True
+    monkeypatch.setattr(peers, "version", {"torchdata": "1.2", "grain": "3.4"}.get)
+    assert peers.notes() == [
+        "Peers: torchdata 1.2, grain 3.4.",
+        peers.GRAIN_REMARK,
+        "streaming py1e[rank::P] is not installed, and not measured.",
+        "streaming py1br[rank::P] is not installed, and not measured.",
+    ]
+    assert {"py1e", "py1br"}.isdisjoint(peers.installed())
 
 
 def test_memory_is_measured_in_bytes_in_a_process_of_its_own():
-    assert 4 * 2_000_000 <= memory.growth("fastshard-torch", 2_000_000) < 4 * 2_000_000 + 1_000_000
+    # Linux knows a peak that is past to 0.3 MB, and that of a permutation is when it is moved to shared memory.
+    assert 4 * 2_000_000 - 500_000 <= memory.growth("fastshard-torch", 2_000_000) < 4 * 2_000_000 + 1_000_000
 
 
 def test_what_is_prepared_is_prepared_once_and_handed_to_every_run():

@@ -213,7 +213,7 @@ def test_golden(path):
     classes = {make.name: make for make in (orders.Sequential, orders.Shuffled, orders.TorchShuffled)}
     assert golden["name"] in classes
     make = classes[golden["name"]]
-    assert {entry["n"] for entry in golden["orders"] if "sha256" in entry} == {1, 2, 7, 1000, 200_000}
+    assert {entry["n"] for entry in golden["orders"] if "sha256" in entry} >= {1, 2, 7, 1000, 200_000}
     for entry in golden["orders"]:
         n, epoch = entry["n"], entry["epoch"]
         order = make(n) if make is orders.Sequential else make(n, entry["seed"])

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import operator
 import pickle
 
 import numpy as np
@@ -10,6 +11,8 @@ from torch.utils.data import BatchSampler
 from torch.utils.data import DistributedSampler as TorchSampler
 
 from fastshard import DistributedBatchSampler, DistributedSampler, EmptyRankWarning, EpochChangedError, Slice, orders
+from fastshard._built import _core
+from fastshard.samplers.batch import LIST_CHUNK
 
 few_samples = pytest.mark.filterwarnings("ignore::fastshard.EmptyRankWarning")
 
@@ -72,13 +75,36 @@ def test_as_array_gives_the_same_batches_as_int64_arrays(batch_size):
     assert {(type(batch), batch.dtype, batch.ndim) for batch in found} == {(np.ndarray, np.dtype(np.int64), 1)}
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 1000, 4095, 4096, 4097, 5000, 2**62, 2**63 - 1])
-def test_chunks_join_without_a_seam(batch_size):
-    sampler = DistributedSampler(range(30_001), 3, 2)
-    drawn = sampler.indices().tolist()
-    found = list(make(30_001, batch_size, 3, 2))
+@pytest.mark.parametrize("as_array", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 1000, 4095, 4096, 4097, 5000, 16_383, 16_385, 2**62, 2**63 - 1])
+def test_chunks_join_without_a_seam(batch_size, as_array):
+    length = 3 * (2 * LIST_CHUNK + 17)
+    drawn = DistributedSampler(range(length), 3, 2).indices().tolist()
+    found = list(make(length, batch_size, 3, 2, as_array=as_array))
     assert list(itertools.chain(*found)) == drawn
     assert {len(batch) for batch in found[:-1]} <= {batch_size}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10, 11, 2**63 - 1])
+def test_the_cores_batches_are_the_lists_of_an_array_and_say_how_many_are_left(size):
+    ids = [0, -1, 2**62, -(2**63), 5, 2**30, 2**30 - 1, -(2**30), 256, 257, 2**63 - 1]
+    batches = _core.Batches(np.array(ids), size)
+    expected = [ids[start : start + size] for start in range(0, len(ids), size)]
+    for left, batch in zip(range(len(expected), 0, -1), expected, strict=True):
+        assert operator.length_hint(batches) == left
+        assert next(batches) == batch
+    assert operator.length_hint(batches) == 0
+    assert list(batches) == []
+    assert list(_core.Ids(np.array(ids))) == ids
+
+
+def test_the_cores_batches_refuse_what_is_no_array_of_ids_and_sizes_below_one():
+    assert list(_core.Batches(np.empty(0, np.int64), 3)) == []
+    for size in (0, -1):
+        with pytest.raises(ValueError, match=f"size must be at least 1, got size={size}"):
+            _core.Batches(np.arange(3), size)
+    with pytest.raises(TypeError, match="array must be of integers that fit int64, got 'ids'"):
+        _core.Batches("ids", 2)
 
 
 def test_a_global_batch_does_not_depend_on_the_number_of_ranks():

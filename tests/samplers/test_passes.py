@@ -59,8 +59,9 @@ def test_a_change_of_epoch_that_is_taken_back_loses_no_draw(draws):
     assert drawn + list(running) == sampler.indices().tolist()
 
 
-def test_a_change_of_epoch_that_is_taken_back_loses_no_batch():
-    batches = DistributedBatchSampler(range(1000), 7, 2, 0)
+@pytest.mark.parametrize(("samples", "batch_size"), [(1000, 7), (1000, 1), (LONG, 1024), (LONG, LONG)])
+def test_a_change_of_epoch_that_is_taken_back_loses_no_batch(samples, batch_size):
+    batches = DistributedBatchSampler(range(samples), batch_size, 2, 0)
     expected = list(batches)
     batches.set_epoch(0)
     drawn = []

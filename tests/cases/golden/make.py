@@ -13,7 +13,12 @@ import numpy as np
 from fastshard import _reference
 
 SIZES = [1, 2, 7, 1000, 16_641, 200_000]  # 16,641 is 129^2: two odd digits, but for one that is made even
-LARGE = [65535 * 65534, 65535 * 65534 + 1, 10**12, 2**63 - 1]  # where words of 16 bits end, and far beyond: by the ends alone
+LARGE = [
+    65535 * 65534,
+    65535 * 65534 + 1,
+    10**12,
+    2**63 - 1,
+]  # ends of 16 bits, and far beyond: by the ends
 KEYS = [(0, 0), (0, 1), (1, 0), (42, 3), (-1, 2**64 - 1)]  # (seed, epoch)
 WHOLE = 20  # longer orders are given by their ends and their digest
 
