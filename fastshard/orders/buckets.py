@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -49,13 +48,14 @@ def cut(
     """Cuts lengths, the longest first, into buckets by the rules of LengthGrouped, whose arguments these are."""
     samples, ascending = len(descending), descending[::-1]
     start = first_step = 0
+    numerator, denominator = spread.as_integer_ratio()
     while start < samples:
         longest = int(descending[start])
         size = batch_size if max_tokens is None else max_tokens // max(1, longest)
         assert size is not None
         group = size * num_replicas
         # Of the array's own type: for any other one, searchsorted converts the whole array. Exact, whatever the length.
-        shortest = descending.dtype.type(longest - int(Fraction(spread) * longest))
+        shortest = descending.dtype.type(longest - longest * numerator // denominator)
         similar = samples - start - int(np.searchsorted(ascending, shortest))
         taken = max(min_steps, similar // group) * group
         if samples - start - taken < min_steps * group:
