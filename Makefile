@@ -34,7 +34,7 @@ core-test: $(VENV)/installed-dev
 	done
 
 # Ids per second of the kernels alone. Needs google-benchmark (Debian/Ubuntu: apt-get install libbenchmark-dev).
-core-bench: $(VENV)/installed-dev
+core-bench: $(VENV)/installed-bench
 	$(BIN)/cmake -S . -B build/core-bench -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DFASTSHARD_BENCH=ON
 	$(BIN)/cmake --build build/core-bench
 	build/core-bench/core_bench --benchmark_min_time=0.05
