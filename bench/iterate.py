@@ -23,7 +23,7 @@ BATCH_SIZE = 256
 # Lists alone: what a DataLoader asks for, against the lists of an array that is there already.
 LIST_SAMPLES = (1_000_000, 100_000_000)
 LIST_SIZES = (1, 8, 32, 256, 1024)
-LIST_IDS = 100_000  # at most in one measurement: short, so that what disturbs one peer disturbs the next one too
+LIST_IDS = 20 * 16_384  # at most in one measurement: short, so that what disturbs one peer disturbs the next one too
 
 
 def plan(quick: bool) -> Plan:

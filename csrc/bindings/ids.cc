@@ -32,17 +32,11 @@ void dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-// CPython 3.11 takes a short cut for ids below 2^30 in the one call that takes a C long, and not in its siblings.
-PyObject* python_int(std::int64_t id) {
-  if constexpr (sizeof(long) == sizeof(id)) return PyLong_FromLong(static_cast<long>(id));
-  return PyLong_FromLongLong(id);
-}
-
 Py_ssize_t left(const Ids* ids) { return ids->end - ids->next; }
 
 PyObject* next_id(PyObject* object) {
   Ids* ids = self(object);
-  return left(ids) ? python_int(*ids->next++) : nullptr;
+  return left(ids) ? PyLong_FromLongLong(*ids->next++) : nullptr;
 }
 
 PyObject* next_batch(PyObject* object) {
@@ -52,7 +46,7 @@ PyObject* next_batch(PyObject* object) {
   PyObject* batch = PyList_New(count);
   if (!batch) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* id = python_int(ids->next[i]);
+    PyObject* id = PyLong_FromLongLong(ids->next[i]);
     if (!id) {
       Py_DECREF(batch);
       return nullptr;
