@@ -26,6 +26,14 @@ class EpochChangedWarning(UserWarning):
     """The epoch was changed while a DataLoader held batches of the former one that nobody had taken yet."""
 
 
+class StateMismatchError(ValueError):
+    """A state was loaded into a run whose order, or batch size, is another one."""
+
+
+class GlobalBatchChangedWarning(UserWarning):
+    """A run goes on with another number of samples in a step of all ranks: a learning rate may have to follow."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warns at the line of the caller's that led here: the first one outside fastshard and torch."""
     frame, level = sys._getframe(1), 2

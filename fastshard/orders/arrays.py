@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import hashlib
 import reprlib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,6 +41,16 @@ class ArrayOrder(Order, abc.ABC):
     def _arguments(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
         array, *others = (getattr(self, field.name) for field in fields(self) if field.init)
         return array, tuple(others)
+
+    def digest(self) -> str:
+        """Of all arguments, the array's numbers among them."""
+        if "_digest" not in self.__dict__:
+            array, others = self._arguments()
+            found = hashlib.blake2b(repr((array.dtype.str, array.shape, others)).encode(), digest_size=8)
+            found.update(np.ascontiguousarray(array).data)
+            object.__setattr__(self, "_digest", found.hexdigest())
+        digest: str = self.__dict__["_digest"]
+        return digest
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

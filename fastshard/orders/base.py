@@ -135,6 +135,13 @@ class Order(abc.ABC):
         epoch = _check.integer("epoch", epoch, 0, _check.MAX_EPOCH)
         return self._position(epoch, _check.integer("id", id, 0, self.num_ids - 1))
 
+    def digest(self) -> str:
+        """Says by a few letters what the order's ids depend on besides name, seed and length: "" if nothing.
+
+        A resume compares it, so that it never goes on in another order. For orders with more arguments to override.
+        """
+        return ""
+
     def prepare(self, epoch: int) -> None:
         """Begins, in the background, whatever `epoch` will need, and returns at once.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -161,6 +162,12 @@ class Mixed(Order):
         array = array.astype(np.int64)
         sources = np.searchsorted(base, array, side="right") - 1
         return sources, array - base[sources]
+
+    def digest(self) -> str:
+        """Of the proportions, and of each source's seed, length and digest."""
+        parts = [(getattr(order, "seed", None), len(order), order.num_ids, order.digest()) for order in self.orders]
+        told = repr((self.proportions, parts)).encode()
+        return hashlib.blake2b(told, digest_size=8).hexdigest()
 
     def _prepare(self, epoch: int) -> None:
         for source in self.__dict__["_drawn"]:

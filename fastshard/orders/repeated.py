@@ -72,6 +72,10 @@ class Repeated(Order):
         """The inner order's: repeating makes no new ids."""
         return self.order.num_ids
 
+    def digest(self) -> str:
+        """The number of repeats, and the inner order's digest."""
+        return f"{self.repeats}({len(self.order)}:{self.order.digest()})"
+
     def _prepare(self, epoch: int) -> None:
         self.order.prepare(epoch)
 

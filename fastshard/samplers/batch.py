@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import BatchSampler
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fastshard import orders
+    from fastshard.cursor import Cursor
     from fastshard.samplers.passes import OnRepeatedEpoch
-    from fastshard.slicing import Uneven
+    from fastshard.slicing import Slice, Uneven
 
 # Ids that are asked of the core at a time for lists. Their ints cost so little that a call's own cost shows with CHUNK.
 LIST_CHUNK = 4 * CHUNK
@@ -94,7 +95,9 @@ class DistributedBatchSampler(BatchSampler):
             )
 
     def __len__(self) -> int:
-        share = self.sampler.slice
+        return self._batches(self.sampler.share_to_come())
+
+    def _batches(self, share: Slice) -> int:
         if not self.drop_last:
             return -(-share.num_samples // self.batch_size)
         # Of the rank with the fewest samples: under "keep" the others may have one more, and a batch more.
@@ -114,6 +117,26 @@ class DistributedBatchSampler(BatchSampler):
         """As DistributedSampler.set_epoch."""
         self.sampler.set_epoch(epoch)
 
+    def state_dict(self) -> dict[str, Any]:
+        """As DistributedSampler.state_dict, counting batches; and a later run is compared with the batch size."""
+        began, batches = self.sampler.progress()
+        return self._state_after(began, batches)
+
+    def state_at(self, batches: int) -> dict[str, Any]:
+        """As DistributedSampler.state_at, for this batch size."""
+        began, _ = self.sampler.progress()
+        return self._state_after(began, _check.integer("batches", batches, 0, _check.MAX_LENGTH))
+
+    def _state_after(self, began: Cursor, batches: int) -> dict[str, Any]:
+        share = self.sampler.share(began.consumed)
+        # After the last batch of a pass with drop_last, what is left is dropped.
+        draws = share.num_samples if batches >= self._batches(share) else batches * self.batch_size
+        return self.sampler.state_after(began, draws, self.batch_size)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As DistributedSampler.load_state_dict."""
+        self.sampler.load_from(state, self.batch_size)
+
     def where(self, id: int) -> tuple[int, int, int] | None:  # noqa: A002 (the field's word)
         """As DistributedSampler.where, for this batch size; None also if the sample's batch is dropped."""
         found = self.sampler.where(id, self.batch_size)
@@ -128,14 +151,15 @@ class DistributedBatchSampler(BatchSampler):
     def __iter__(self) -> Iterator[Any]:
         return self.sampler.run_chunks(self._chunks)
 
-    def _chunks(self, epoch: int) -> Iterator[Iterable[Any]]:
-        num_samples = min(len(self) * self.batch_size, self.sampler.num_samples)
+    def _chunks(self, cursor: Cursor) -> Iterator[Iterable[Any]]:
+        share = self.sampler.share(cursor.consumed)
+        num_samples = min(self._batches(share) * self.batch_size, share.num_samples)
         size = max(1, min(self.batch_size, num_samples))  # numpy refuses shapes that no address space holds
         # A batch that is an array keeps its whole chunk alive.
         chunk = max(1, (CHUNK if self.as_array else LIST_CHUNK) // size) * size
         for start in range(0, num_samples, chunk):
             stop = min(start + chunk, num_samples)
-            ids = self.sampler.draws(epoch, start, stop)
+            ids = self.sampler.draws(share, cursor.epoch, start, stop)
             if self.as_array:
                 whole = len(ids) // size * size
                 last = [ids[whole:]] if whole < len(ids) else []

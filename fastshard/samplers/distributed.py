@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import torch.distributed as dist
@@ -13,6 +14,7 @@ from torch.utils.data import BatchSampler
 
 from fastshard import _check, orders
 from fastshard._built import _core
+from fastshard.cursor import Cursor, from_state, to_state
 from fastshard.samplers.passes import OnRepeatedEpoch, Passes
 from fastshard.slicing import Slice, Uneven
 
@@ -50,7 +52,8 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
             RepeatedEpochError, "advance" goes to the next epoch by itself, "ignore" repeats the order in silence.
 
     Attributes:
-        num_samples: draws of this rank per epoch, padding included; `len(sampler)`.
+        num_samples: draws of this rank per epoch, padding included; `len(sampler)`, except where a state was loaded:
+            there `len` says what the next pass will give.
         num_padding: how many of this rank's last draws are padding, that is, samples also drawn elsewhere.
         total_size: draws of all ranks together, padding included.
 
@@ -135,18 +138,105 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         """
         self._passes.set_epoch(epoch)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns where the epoch's latest pass has come to: a small dict that JSON can hold, the same on every rank.
+
+        Counts what this sampler has handed out. A torch DataLoader with workers draws ahead of what it delivers: there
+        count the steps yourself, and use `state_at`. Changes nothing.
+        """
+        return self.state_after(*self.progress())
+
+    def state_at(self, batches: int, batch_size: int) -> dict[str, Any]:
+        """As state_dict, for who counts steps: after so many batches of the epoch's latest pass.
+
+        Args:
+            batches: batches that this rank has trained on since the pass began, or since the state was loaded.
+            batch_size: samples per batch on each rank.
+        """
+        batches = _check.integer("batches", batches, 0, _check.MAX_LENGTH)
+        batch_size = _check.integer("batch_size", batch_size, 1, _check.MAX_LENGTH)
+        return self.state_after(self.progress()[0], batches * batch_size, batch_size)
+
+    def progress(self) -> tuple[Cursor, int]:
+        """For samplers built on this one: where the epoch's latest pass began, and how many items it has given."""
+        self._check_unchanged()
+        return self._passes.progress(len(self.order))
+
+    def state_after(self, began: Cursor, draws: int, batch_size: int | None = None) -> dict[str, Any]:
+        """For samplers and loaders built on this one: the state after so many of this rank's draws of a pass."""
+        share = self.share(began.consumed)
+        if draws >= share.num_samples:
+            consumed = share.length  # also where the last ones are dropped: nobody comes for them
+        else:
+            consumed = min(began.consumed + draws * self.num_replicas, share.length)
+        return to_state(Cursor(began.epoch, consumed), self.facts(batch_size))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state` was saved, at whatever world size: what is left of its epoch is dealt out afresh.
+
+        `set_epoch` of the same epoch keeps the place, another one begins at its start. An epoch that was finished stays
+        so: `set_epoch` of it gives nothing, and without that the next pass is one over the next epoch.
+
+        Args:
+            state: from `state_dict()` of any rank.
+
+        Raises:
+            TypeError: state is no such dict.
+            StateMismatchError: it is of a run with another order, or with another batch size at the same world size;
+                the message lists each difference with both values.
+            EpochChangedError: a loader's workers have fetched what nobody has taken yet. A running pass raises it when
+                it draws again.
+
+        Warns:
+            GlobalBatchChangedWarning: all ranks together had another number of samples in a step.
+        """
+        self.load_from(state, None)
+
+    def load_from(self, state: Mapping[str, Any], batch_size: int | None) -> None:
+        """For samplers and loaders built on this one: load_state_dict with a batch size to compare."""
+        self._check_unchanged()
+        self._passes.load(from_state(state, self.facts(batch_size)))
+
+    def facts(self, batch_size: int | None) -> dict[str, Any]:
+        """For samplers and loaders built on this one: what a state must agree with."""
+        return {
+            "order": self.order.name,
+            "order_digest": self.order.digest(),
+            "seed": self.seed % 2**64,
+            "length": len(self.order),
+            "uneven": self.uneven,
+            "num_replicas": self.num_replicas,
+            "batch_size": batch_size,
+            "accumulation": None,
+        }
+
+    def _current_share(self) -> Slice:
+        """That of the epoch's latest pass, or of the next one if there was none."""
+        return self.share(self.progress()[0].consumed)
+
+    def share(self, consumed: int) -> Slice:
+        """For samplers built on this one: this rank's slice of what is left when so many positions are consumed."""
+        return replace(self.slice, start=consumed) if consumed else self.slice
+
+    def share_to_come(self) -> Slice:
+        """For samplers built on this one: this rank's slice of what the next pass will give."""
+        return self.share(self._passes.next_cursor(len(self.order)).consumed)
+
+    def __len__(self) -> int:
+        return self.share_to_come().num_samples
+
     def indices(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.int64]:
         """Returns the ids of this rank's draws [start, stop) in the current epoch, without walking to them.
 
         Args:
-            start: first draw, in [0, num_samples].
-            stop: end of the draws, in [start, num_samples]; None is num_samples.
+            start: first draw, in [0, len(self)].
+            stop: end of the draws, in [start, len(self)]; None is len(self).
 
         Returns:
             An int64 array of stop - start ids.
         """
         self._check_unchanged()
-        return self.slice.indices(self.order, self.epoch, start, stop)
+        return self._current_share().indices(self.order, self.epoch, start, stop)
 
     def where(self, id: int, batch_size: int) -> tuple[int, int, int] | None:  # noqa: A002 (the field's word)
         """Returns (rank, step, slot): who draws sample `id` in the current epoch, in which batch, at which place in it.
@@ -166,36 +256,42 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         """
         self._check_unchanged()
         batch_size = _check.integer("batch_size", batch_size, 1, _check.MAX_LENGTH)
-        drawn = self.slice.draw_of(self.order.position(self.epoch, id))
+        drawn = self._current_share().draw_of(self.order.position(self.epoch, id))
         return drawn and (drawn[0], *divmod(drawn[1], batch_size))
 
     def global_batch(self, step: int, batch_size: int) -> npt.NDArray[np.int64]:
         """Returns the ids that all ranks together draw in step `step` of the current epoch; see Slice.global_batch."""
         self._check_unchanged()
-        return self.slice.global_batch(self.order, self.epoch, step, batch_size)
+        return self._current_share().global_batch(self.order, self.epoch, step, batch_size)
 
     def __iter__(self) -> Iterator[T_co]:
         return cast("Iterator[T_co]", self.run_chunks(self._chunks))  # torch says T_co, and means the ids
 
-    def run_chunks(self, chunks: Callable[[int], Iterable[Iterable[T]]]) -> Iterator[T]:
-        """For samplers built on this one: a pass over `chunks(epoch)`, which counts as a pass over this sampler.
+    def run_chunks(self, chunks: Callable[[Cursor], Iterable[Iterable[T]]]) -> Iterator[T]:
+        """For samplers built on this one: a pass over `chunks(cursor)`, which counts as a pass over this sampler.
 
         Args:
-            chunks: called at the first draw with the epoch; gives chunks of ids or of batches.
+            chunks: called at the first draw with the place; gives chunks of ids or of batches, with a length hint.
         """
         self._check_unchanged()
-        return self._passes.run(chunks, reshuffles=self.order.reshuffles, on_repeated_epoch=self.on_repeated_epoch)
+        return self._passes.run(
+            chunks,
+            length=len(self.order),
+            reshuffles=self.order.reshuffles,
+            on_repeated_epoch=self.on_repeated_epoch,
+        )
 
-    def _chunks(self, epoch: int) -> Iterator[_core.Ids]:
-        for start in range(0, self.num_samples, CHUNK):
-            stop = min(start + CHUNK, self.num_samples)
-            yield _core.Ids(self.draws(epoch, start, stop))
+    def _chunks(self, cursor: Cursor) -> Iterator[_core.Ids]:
+        share = self.share(cursor.consumed)
+        for start in range(0, share.num_samples, CHUNK):
+            stop = min(start + CHUNK, share.num_samples)
+            yield _core.Ids(self.draws(share, cursor.epoch, start, stop))
 
-    def draws(self, epoch: int, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """For samplers built on this one: this rank's draws [start, stop) of a pass that goes through them in turn."""
-        if start <= self.num_samples // 2 < stop and epoch < _check.MAX_EPOCH:
+    def draws(self, share: Slice, epoch: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """For samplers built on this one: draws [start, stop) of a pass that goes through a share in turn."""
+        if start <= share.num_samples // 2 < stop and epoch < _check.MAX_EPOCH:
             self.order.prepare(epoch + 1)
-        return self.slice.indices(self.order, epoch, start, stop)
+        return share.indices(self.order, epoch, start, stop)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has passes of its own, so that its epoch is its own.

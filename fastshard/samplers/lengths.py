@@ -11,6 +11,7 @@ from torch.utils.data import Sampler
 
 from fastshard import _check
 from fastshard._warnings import EmptyRankWarning, warn
+from fastshard.cursor import Cursor
 from fastshard.orders.lengths import LengthGrouped
 from fastshard.samplers.distributed import ask_group
 from fastshard.samplers.passes import OnRepeatedEpoch, Passes
@@ -200,10 +201,14 @@ class LengthBucketBatchSampler(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         return self._passes.run(
-            self._chunks, reshuffles=self.order.reshuffles, on_repeated_epoch=self.on_repeated_epoch
+            self._chunks,
+            length=len(self.order),
+            reshuffles=self.order.reshuffles,
+            on_repeated_epoch=self.on_repeated_epoch,
         )
 
-    def _chunks(self, epoch: int) -> Iterator[Iterator[Any]]:
+    def _chunks(self, cursor: Cursor) -> Iterator[Iterator[Any]]:
+        epoch = cursor.epoch
         for start in range(0, len(self), STEPS):
             parts = self._steps(epoch, start, min(start + STEPS, len(self)))
             batches = (self.order.bucket_ids(epoch, bucket, self._mine(places)) for bucket, places in parts)

@@ -11,6 +11,7 @@ from torch.utils.data import RandomSampler, Sampler, SubsetRandomSampler, Weight
 
 from fastshard import _check
 from fastshard._warnings import EmptyRankWarning, warn
+from fastshard.cursor import Cursor
 from fastshard.samplers.distributed import ask_group
 from fastshard.samplers.passes import OnRepeatedEpoch, Passes
 from fastshard.slicing import Slice, Uneven
@@ -123,9 +124,10 @@ class ShardedBatchSampler(Sampler[B]):
         reshuffles = self._inner_set_epoch() is not None and not any(
             getattr(part, "shuffle", True) is False for part in self._parts()
         )
-        return self._passes.run(self._chunks, reshuffles=reshuffles, on_repeated_epoch=self.on_repeated_epoch)
+        return self._passes.run(self._chunks, length=1, reshuffles=reshuffles, on_repeated_epoch=self.on_repeated_epoch)
 
-    def _chunks(self, epoch: int) -> Iterator[list[B]]:
+    def _chunks(self, cursor: Cursor) -> Iterator[list[B]]:
+        epoch = cursor.epoch
         if epoch != self._told:  # on_repeated_epoch="advance"
             self._tell(epoch)
         batches = iter(self.batch_sampler)

@@ -1,0 +1,93 @@
+"""Cursor: how far a job has come. Beside the arguments that a run is started with, it is all the state there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastshard import _check
+from fastshard._warnings import GlobalBatchChangedWarning, StateMismatchError, warn
+
+VERSION = 1
+"""Of the dict that `state_dict()` gives."""
+
+_ORDER = ("order", "order_digest", "seed", "length", "uneven")  # what must be as it was
+_JOB = ("num_replicas", "batch_size", "accumulation")  # what may differ, as long as their product stays
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A place in an epoch, the same on every rank.
+
+    Args:
+        epoch: any int in [0, 2^64).
+        consumed: positions of the epoch's order that all ranks together are through with, in [0, 2^63).
+    """
+
+    epoch: int = 0
+    consumed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epoch", _check.integer("epoch", self.epoch, 0, _check.MAX_EPOCH))
+        object.__setattr__(self, "consumed", _check.integer("consumed", self.consumed, 0, _check.MAX_LENGTH))
+
+
+def to_state(cursor: Cursor, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The dict for `cursor` in a run with these facts: of constant size, and all of it JSON."""
+    return {"version": VERSION, **facts, "epoch": cursor.epoch, "consumed": cursor.consumed}
+
+
+def from_state(state: Mapping[str, Any], facts: Mapping[str, Any]) -> Cursor:
+    """The cursor in `state`, if it goes on in a run with these facts.
+
+    Raises:
+        TypeError: state is no such dict.
+        StateMismatchError: the order would be another one, or the batch size, in a world of the same size.
+
+    Warns:
+        GlobalBatchChangedWarning: steps have another number of samples than those before.
+    """
+    if not isinstance(state, Mapping):
+        raise TypeError(f"state must be a dict from state_dict(), got state={state!r}")
+    missing = [name for name in ("version", "epoch", "consumed", *_ORDER) if name not in state]
+    if missing:
+        raise TypeError(f"state must be a dict from state_dict(), got one without {', '.join(missing)}: {state!r}")
+    if state["version"] != VERSION:
+        raise StateMismatchError(f"state must be of version {VERSION}, got version={state['version']!r}")
+    differing = [name for name in _ORDER if state[name] != facts[name]]
+    before, now = _global_batch(state), _global_batch(facts)
+    if before and now and before != now:
+        if state["num_replicas"] == facts["num_replicas"]:
+            differing += [name for name in _JOB if (state.get(name) or 1) != (facts.get(name) or 1)]
+        else:
+            _warn_of_global_batch(state, facts)
+    if differing:
+        was = ", ".join(f"{name}={state[name]!r}" for name in differing)
+        this = ", ".join(f"{name}={facts[name]!r}" for name in differing)
+        raise StateMismatchError(f"the state is of another run: it has {was}, and this one {this}")
+    return Cursor(state["epoch"], state["consumed"])
+
+
+def _global_batch(facts: Mapping[str, Any]) -> int | None:
+    """Samples of a step of all ranks together; None where no batch size is known."""
+    if not facts.get("batch_size"):
+        return None
+    return int(facts["num_replicas"] * facts["batch_size"] * (facts.get("accumulation") or 1))
+
+
+def _warn_of_global_batch(state: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    before, now = _global_batch(state), _global_batch(facts)
+    assert before
+    assert now
+    micro = facts["num_replicas"] * facts["batch_size"]
+    cure = f"accumulation={before // micro} would restore it" if before % micro == 0 else "no accumulation restores it"
+
+    def product(of: Mapping[str, Any]) -> str:
+        return f"{of['batch_size']} * {of['num_replicas']} * {of.get('accumulation') or 1}"
+
+    warn(
+        f"the global batch (batch_size * num_replicas * accumulation) was {product(state)} = {before} and is "
+        f"{product(facts)} = {now}; {cure}",
+        GlobalBatchChangedWarning,
+    )
