@@ -6,6 +6,7 @@
 #include "order/permutation.h"
 #include "order/sequential.h"
 #include "order/torch_permutation.h"
+#include "order/waiting.h"
 #include "order/weighted.h"
 #include "simd/select.h"
 
@@ -14,12 +15,10 @@ namespace py = pybind11;
 namespace fastshard {
 namespace {
 
-// Waits until the epoch is there, and lets Ctrl-C end that. To be called without the GIL.
-void wait_for(const Order& order, std::uint64_t epoch) {
-  while (!order.ready(epoch, std::chrono::milliseconds(50))) {
-    py::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-  }
+// Lets Ctrl-C end a wait. Called without the GIL.
+void check_signals() {
+  py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
 py::array_t<std::int64_t> indices(const Order& order, std::uint64_t epoch, std::uint64_t start, std::uint64_t count,
@@ -27,7 +26,6 @@ py::array_t<std::int64_t> indices(const Order& order, std::uint64_t epoch, std::
   py::array_t<std::int64_t> ids(static_cast<py::ssize_t>(count));
   std::int64_t* out = ids.mutable_data();
   py::gil_scoped_release release;
-  wait_for(order, epoch);
   order.fill(epoch, {start, count, step}, out);
   return ids;
 }
@@ -40,14 +38,12 @@ py::array_t<std::int64_t> take(const Order& order, std::uint64_t epoch, const Ta
   const auto count = static_cast<std::uint64_t>(positions.size());
   std::int64_t* out = ids.mutable_data();
   py::gil_scoped_release release;
-  wait_for(order, epoch);
   order.take(epoch, at, count, out);
   return ids;
 }
 
 std::uint64_t position(const Bijection& order, std::uint64_t epoch, std::uint64_t id) {
   py::gil_scoped_release release;
-  wait_for(order, epoch);
   return order.position(epoch, id);
 }
 
@@ -90,6 +86,7 @@ void bind_weighted_draws(py::module_& m, const char* name) {
 }  // namespace
 
 void bind_orders(py::module_& m) {
+  while_waiting = &check_signals;
   py::class_<Order>(m, "Order")
       .def("indices", &indices, py::arg("epoch"), py::arg("start"), py::arg("count"), py::arg("step"))
       .def("prepare", &Order::prepare, py::arg("epoch"), py::call_guard<py::gil_scoped_release>())

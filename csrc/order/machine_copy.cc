@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -49,6 +50,9 @@ std::int64_t timeout_for(std::uint64_t count) {
   return static_cast<std::int64_t>(seconds * static_cast<double>(kSecond));
 }
 
+// With a millisecond between them: who has the name and does not listen after that never will.
+constexpr int kMostTries = 2000;
+
 void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
 }  // namespace
@@ -59,8 +63,6 @@ MachineCopy::MachineCopy(std::string name, std::uint64_t count, std::uint64_t wi
       width_(width),
       timeout_(timeout_for(count)),
       generation_(fork_generation()) {}
-
-const void* MachineCopy::data() const { return mapped_ ? mapped_ : own_->as<void>(); }
 
 #ifndef FASTSHARD_SHARES
 
@@ -129,11 +131,13 @@ struct Message {
   }
 };
 
+constexpr int kNobodyThere = -1, kNoneFree = -2;
+
 int received_descriptor(int connection) {
   Message message;
-  if (recvmsg(connection, &message.header, MSG_CMSG_CLOEXEC) <= 0) return -1;
+  if (recvmsg(connection, &message.header, MSG_CMSG_CLOEXEC) <= 0) return kNobodyThere;
   const cmsghdr* found = CMSG_FIRSTHDR(&message.header);
-  if (!found || found->cmsg_level != SOL_SOCKET || found->cmsg_type != SCM_RIGHTS) return -1;
+  if (!found || found->cmsg_level != SOL_SOCKET || found->cmsg_type != SCM_RIGHTS) return kNoneFree;
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(found), sizeof(descriptor));
   return descriptor;
@@ -150,6 +154,9 @@ void send_descriptor(int connection, int descriptor) {
 }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+
+// Workers of loaders live long and rarely look at an order; one that does asks for the copy itself.
+void keep_from_children(void* memory, std::size_t bytes) { madvise(memory, bytes, MADV_DONTFORK); }
 
 // Moves `bytes` bytes a slice at a time, so that there are never two copies; returns how many it could. They were not
 // made in the memfd because that has no huge pages on most systems, and swaps at random addresses need them.
@@ -189,7 +196,7 @@ MachineCopy::~MachineCopy() {
     return;          // the descriptors, which it has closed
   }
   close_listener();
-  if (mapped_) munmap(const_cast<void*>(mapped_), bytes());
+  if (mapped_) munmap(const_cast<void*>(mapped_.load()), bytes());
   if (copy_ >= 0) {
     const NoFork no_fork;
     close_here(copy_);
@@ -198,17 +205,17 @@ MachineCopy::~MachineCopy() {
 
 bool MachineCopy::get(const Make& make, const std::atomic<bool>& cancelled) {
   const std::int64_t deadline = now() + timeout_;
-  while (now() < deadline) {
+  for (int tries = 0; now() < deadline; ++tries) {
     if (cancelled) return false;
     const Found found = join(cancelled, deadline);
+    if (found == Found::kNobody && tries > kMostTries) break;
     if (found == Found::kCopy) return true;
     if (found == Found::kUnable || (found == Found::kNobody && listen())) break;
     nap();  // another one was quicker, and is about to listen
   }
   own_ = std::make_unique<HugeBuffer>(count_, width_);
-  if (!make(own_->as<void>())) return false;
-  if (listener_ >= 0 && !publish()) close_listener();
-  return true;
+  keep_from_children(own_->as<void>(), bytes());
+  return make(own_->as<void>());
 }
 
 // Takes the name. False if somebody has it.
@@ -246,7 +253,7 @@ MachineCopy::Found MachineCopy::join(const std::atomic<bool>& cancelled, std::in
   }
   const NoFork no_fork;
   const Descriptor copy(received_descriptor(connection.get()));
-  if (copy.get() < 0) return Found::kGone;
+  if (copy.get() < 0) return copy.get() == kNobodyThere ? Found::kGone : Found::kUnable;
   return map(copy.get()) ? Found::kCopy : Found::kUnable;
 }
 
@@ -258,14 +265,14 @@ bool MachineCopy::map(int copy) {
   if (seals < 0 || (seals & kSeals) != kSeals) return false;
   void* mapped = mmap(nullptr, bytes(), PROT_READ, MAP_SHARED, copy, 0);
   if (mapped == MAP_FAILED) return false;
-  // Workers of loaders live long and rarely look at an order; one that does asks for the copy itself.
-  madvise(mapped, bytes(), MADV_DONTFORK);
+  keep_from_children(mapped, bytes());
   mapped_ = mapped;
   return true;
 }
 
 // Moves what was made into a memfd. False if that can't be had: then it stays this process's own.
 bool MachineCopy::publish() {
+  const ForkGuard guard(moving_);
   {
     const NoFork no_fork;
     copy_ = memfd_create("fastshard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -278,7 +285,8 @@ bool MachineCopy::publish() {
     return true;
   }
   if (!move_back(copy_, own_->as<char>(), moved)) {
-    throw OutOfMemory("the order of an epoch could not be moved to shared memory, nor back");
+    std::fputs("fastshard: the order of an epoch could not be moved to shared memory, nor back\n", stderr);
+    std::abort();  // what is left of it is wrong, and there is nobody to tell
   }
   return false;
 }
@@ -286,7 +294,8 @@ bool MachineCopy::publish() {
 void MachineCopy::serve(const std::atomic<bool>& cancelled) {
   while (listener_ >= 0 && !cancelled) {
     pollfd waiting{listener_, POLLIN, 0};
-    if (poll(&waiting, 1, -1) < 0) continue;
+    if (poll(&waiting, 1, -1) < 0 || cancelled) continue;
+    if (copy_ < 0 && !publish()) return close_listener();  // who waits makes its own
     const NoFork no_fork;  // a child with the connection would keep its other end waiting if this process died
     const Descriptor connection(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.get() >= 0) {

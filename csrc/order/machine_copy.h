@@ -4,7 +4,8 @@
 // nor pull it away, and it is gone with the last process that has it. Its maker is found through a socket in Linux's
 // abstract name space, whose name lives as long as the maker listens: whoever connects waits for the descriptor, and
 // learns at once, from the kernel, when the maker dies at whatever point; then one of those who waited makes it.
-// Unlike /dev/shm this has no size limit of its own. Shared by processes of one user in one network namespace;
+// Unlike /dev/shm this has no size limit of its own. Who is alone pays nothing: the copy stays in private memory until
+// somebody asks. Shared by processes of one user in one network namespace;
 // elsewhere, and on systems other than Linux, each process makes its own.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "order/fork.h"
 #include "order/huge_buffer.h"
 
 namespace fastshard {
@@ -39,7 +41,14 @@ class MachineCopy {
   void serve(const std::atomic<bool>& cancelled);
   void stop();
 
-  const void* data() const;
+  // Calls use(data). Not for long while nobody has asked for the copy: whoever does waits for it.
+  template <class Use>
+  auto read(Use use) const {
+    if (const void* mapped = mapped_.load(std::memory_order_acquire)) return use(mapped);
+    const ForkGuard guard(moving_);
+    const void* mapped = mapped_.load(std::memory_order_relaxed);
+    return use(mapped ? mapped : own_->as<void>());
+  }
 
  private:
   enum class Found { kCopy, kNobody, kGone, kUnable };
@@ -55,8 +64,9 @@ class MachineCopy {
   const std::uint64_t count_, width_;
   const std::int64_t timeout_;  // nanoseconds; 0 is not to share
   const std::uint64_t generation_;
+  mutable ForkLock moving_;  // held by who reads own_, and while it is moved
   std::unique_ptr<HugeBuffer> own_;
-  const void* mapped_ = nullptr;
+  std::atomic<const void*> mapped_{nullptr};
   int copy_ = -1;  // the memfd, if this process made it
   std::atomic<int> listener_{-1};
 };

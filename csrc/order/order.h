@@ -6,7 +6,6 @@
 // fastshard.orders): the core trusts them.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 
 namespace fastshard {
@@ -30,10 +29,6 @@ class Order {
   virtual void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const {
     for (std::uint64_t i = 0; i < count; ++i) fill(epoch, {positions[i], 1, 1}, out + i);
   }
-
-  // Whether `fill` would answer at once, after waiting for that at most so long: for callers who must look after other
-  // things (Ctrl-C) while a permutation of a billion is made. Only orders that take their time have to say.
-  virtual bool ready(std::uint64_t /*epoch*/, std::chrono::milliseconds /*longest*/) const { return true; }
 
   // Begins, in the background, whatever `epoch` will need.
   virtual void prepare(std::uint64_t /*epoch*/) const {}

@@ -7,26 +7,18 @@
 #include "order/fork.h"
 
 namespace fastshard {
-namespace {
-
-constexpr std::uint64_t kNarrowBelow = std::uint64_t{1} << 32;
-
-std::uint64_t width_of(std::uint64_t n) { return n < kNarrowBelow ? 4 : 8; }
-
-}  // namespace
 
 TorchEpoch::TorchEpoch(std::uint64_t n, std::uint64_t seed, unsigned threads)
     : n_(n), seed_(seed), generation_(fork_generation()), threads_(threads) {
   if (n < kSharedFrom) {
-    small_ = std::make_unique<HugeBuffer>(n, width_of(n));
+    small_ = std::make_unique<HugeBuffer>(n, width());
     make(small_->as<void>());
     state_ = State::kDone;
     return;
   }
   // The seed's high half makes no difference to torch.
   const auto torchs_seed = static_cast<std::uint32_t>(seed);
-  copy_ =
-      std::make_unique<MachineCopy>("torch1-" + std::to_string(n) + "-" + std::to_string(torchs_seed), n, width_of(n));
+  copy_ = std::make_unique<MachineCopy>("torch1-" + std::to_string(n) + "-" + std::to_string(torchs_seed), n, width());
   thread_ = std::thread([this] { run(); });
 }
 
@@ -69,15 +61,6 @@ bool TorchEpoch::wait(std::chrono::milliseconds longest) const {
   }
   if (error_) std::rethrow_exception(error_);
   return true;
-}
-
-const std::uint32_t* TorchEpoch::narrow() const {
-  if (n_ >= kNarrowBelow) return nullptr;
-  return static_cast<const std::uint32_t*>(small_ ? small_->as<void>() : copy_->data());
-}
-
-const std::uint64_t* TorchEpoch::wide() const {
-  return n_ < kNarrowBelow ? nullptr : static_cast<const std::uint64_t*>(copy_->data());
 }
 
 }  // namespace fastshard

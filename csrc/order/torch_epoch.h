@@ -32,13 +32,22 @@ class TorchEpoch {
   // then another try may find the memory that this one did not.
   bool usable() const;
 
-  // The entries, one of them null, once wait() is true.
-  const std::uint32_t* narrow() const;
-  const std::uint64_t* wide() const;
+  // Once wait() is true: calls use(entries), a pointer to 32-bit or to 64-bit ones.
+  template <class Use>
+  auto read(Use use) const {
+    const auto typed = [&](const void* entries) {
+      return n_ < kNarrowBelow ? use(static_cast<const std::uint32_t*>(entries))
+                               : use(static_cast<const std::uint64_t*>(entries));
+    };
+    return small_ ? typed(small_->as<void>()) : copy_->read(typed);
+  }
 
  private:
+  static constexpr std::uint64_t kNarrowBelow = std::uint64_t{1} << 32;
+
   enum class State { kRunning, kDone, kFailed };
 
+  std::uint64_t width() const { return n_ < kNarrowBelow ? 4 : 8; }
   bool make(void* memory);
   void run();
 

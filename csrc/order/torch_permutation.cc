@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "order/waiting.h"
 
 namespace fastshard {
 namespace {
@@ -53,40 +56,35 @@ void TorchShuffled::prepare(std::uint64_t epoch) const {
   auto& [current, next] = epochs(guard);
   if (current.holds(epoch) || next.holds(epoch)) return;
   next = {};
-  next = {epoch, std::make_shared<TorchEpoch>(n_, seed_ + epoch, 1)};  // training needs the other cores
+  try {
+    next = {epoch, std::make_shared<TorchEpoch>(n_, seed_ + epoch, 1)};  // training needs the other cores
+  } catch (const std::system_error&) {
+    // No thread can be started: it was only a hint.
+  }
 }
 
-bool TorchShuffled::ready(std::uint64_t epoch, std::chrono::milliseconds longest) const {
-  return begun(epoch)->wait(longest);
-}
-
+// Whoever waits holds what is made, so that a thread that wants another epoch meanwhile does not undo it.
 std::shared_ptr<const TorchEpoch> TorchShuffled::finished(std::uint64_t epoch) const {
   auto made = begun(epoch);
-  while (!made->wait(std::chrono::seconds(1))) {
+  while (!made->wait(std::chrono::milliseconds(50))) {
+    if (const auto look_around = while_waiting.load()) look_around();
   }
   return made;
 }
 
 void TorchShuffled::fill(std::uint64_t epoch, Positions positions, std::int64_t* out) const {
-  const auto made = finished(epoch);
-  if (made->narrow()) {
-    copy(made->narrow(), positions, out);
-  } else {
-    copy(made->wide(), positions, out);
-  }
+  finished(epoch)->read([&](const auto* entries) { copy(entries, positions, out); });
 }
 
 void TorchShuffled::take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count,
                          std::int64_t* out) const {
-  const auto made = finished(epoch);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<std::int64_t>(made->narrow() ? made->narrow()[positions[i]] : made->wide()[positions[i]]);
-  }
+  finished(epoch)->read([&](const auto* entries) {
+    for (std::uint64_t i = 0; i < count; ++i) out[i] = static_cast<std::int64_t>(entries[positions[i]]);
+  });
 }
 
 std::uint64_t TorchShuffled::position(std::uint64_t epoch, std::uint64_t id) const {
-  const auto made = finished(epoch);
-  return made->narrow() ? find(made->narrow(), n_, id) : find(made->wide(), n_, id);
+  return finished(epoch)->read([&](const auto* entries) { return find(entries, n_, id); });
 }
 
 }  // namespace fastshard

@@ -19,7 +19,6 @@ class TorchShuffled final : public Bijection {
   void take(std::uint64_t epoch, const std::uint64_t* positions, std::uint64_t count, std::int64_t* out) const override;
   // Looks through the whole epoch's entries, at memory speed: a swap chain can't be run backwards for one id.
   std::uint64_t position(std::uint64_t epoch, std::uint64_t id) const override;
-  bool ready(std::uint64_t epoch, std::chrono::milliseconds longest) const override;
   void prepare(std::uint64_t epoch) const override;
 
  private:

@@ -49,11 +49,13 @@ MachineCopy::Make slowly(std::uint32_t factor, std::chrono::microseconds step) {
 }
 
 bool holds(const MachineCopy& copy, std::uint32_t factor) {
-  const auto* entries = static_cast<const std::uint32_t*>(copy.data());
-  for (std::uint32_t i = 0; i < kCount; ++i) {
-    if (entries[i] != i * factor) return false;
-  }
-  return true;
+  return copy.read([&](const void* data) {
+    const auto* entries = static_cast<const std::uint32_t*>(data);
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      if (entries[i] != i * factor) return false;
+    }
+    return true;
+  });
 }
 
 // ThreadSanitizer can't follow a child that starts threads; what threads do to each other is tested without forks.
@@ -92,7 +94,7 @@ TEST(MachineCopy, IsMadeOnceAndMappedByTheOthers) {
       copy.get(slowly(mine, 5ms), kGoOn);
       std::thread serving([&] { copy.serve(kGoOn); });
       std::this_thread::sleep_for(300ms);
-      const auto factor = static_cast<const std::uint32_t*>(copy.data())[1];
+      const auto factor = copy.read([](const void* data) { return static_cast<const std::uint32_t*>(data)[1]; });
       std::ofstream(testing::TempDir() + name + "-" + std::to_string(mine)) << factor;
       const bool right = holds(copy, factor);
       _exit(right ? 0 : 1);

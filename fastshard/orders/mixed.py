@@ -220,6 +220,8 @@ def _checked(given: object) -> tuple[Order, ...]:
     for i, order in enumerate(orders):
         if not isinstance(order, Order):
             raise TypeError(f"orders must be a sequence of Orders, got orders[{i}]={order!r}")
+        if not len(order):
+            raise ValueError(f"orders must have at least one position each, got orders[{i}]={order!r} of none")
     total = sum(order.num_ids for order in orders)
     if total > _check.MAX_LENGTH:
         raise ValueError(f"orders must have less than 2^63 ids together, got {total}")

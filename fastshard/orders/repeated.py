@@ -50,6 +50,8 @@ class Repeated(Order):
     def __post_init__(self) -> None:
         if not isinstance(self.order, Order):
             raise TypeError(f"order must be an Order, got order={self.order!r}")
+        if not len(self.order):
+            raise ValueError(f"order must have at least one position, got order={self.order!r} of none")
         repeats = _check.integer("repeats", self.repeats, 1, _check.MAX_LENGTH)
         if repeats > _check.MAX_LENGTH // len(self.order):
             raise ValueError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import torch.distributed as dist
 import torch.utils.data.distributed as torch_distributed
-from torch.utils.data import BatchSampler
+from torch.utils.data import BatchSampler, Sampler
 
 from fastshard import _check, orders
 from fastshard._built import _core
@@ -83,7 +83,7 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         uneven: Uneven | None = None,
         on_repeated_epoch: OnRepeatedEpoch = "warn",
     ) -> None:
-        if isinstance(dataset, torch_distributed.DistributedSampler | BatchSampler):
+        if isinstance(dataset, BatchSampler) or (isinstance(dataset, Sampler) and hasattr(dataset, "num_replicas")):
             raise TypeError(f"dataset must be the dataset, got a {type(dataset).__name__}: that would shard it twice")
         num_replicas, rank = ask_group(num_replicas, rank)
         if len(dataset) == 0:

@@ -94,14 +94,14 @@ def _obey(pipe, n, environment):
 
 
 @contextmanager
-def ranks(count, n=N, environments=None):
+def ranks(count, n=N, environments=None, check=True):
     started = [Rank(n, environment) for environment in environments or [{}] * count]
     try:
         yield started
     finally:
         for rank in started:
             rank.end()
-        assert not names(n)
+        assert not check or not names(n)
 
 
 def test_all_processes_map_one_copy_and_have_none_of_their_own():
@@ -116,19 +116,36 @@ def test_all_processes_map_one_copy_and_have_none_of_their_own():
 
 
 def test_another_epoch_replaces_the_copy_and_a_prepared_one_becomes_it():
-    with ranks(1) as (rank,):
-        pid = rank.process.pid
-        rank.ids(0, 0, 1)
-        (first,) = copies(pid)
-        rank.ask("prepare", 1)
-        assert rank.answer() is None
-        wait_until(lambda: len(copies(pid)) == 2)
-        (prepared,) = set(copies(pid)) - {first}
-        assert rank.ids(1, 0, 3) == expected(N, 1, 0, 3)
-        assert copies(pid) == [prepared]
-        assert rank.ids(5, 0, 3) == expected(N, 5, 0, 3)
-        assert prepared not in copies(pid)
+    with ranks(2) as started:
+        pid = started[1].process.pid
+
+        def everyone(*what):
+            for rank in started:
+                rank.ask(*what)
+            return [rank.answer() for rank in started]
+
+        assert everyone("ids", 0, 0, 3) == [expected(N, 0, 0, 3)] * 2
+        (first,) = names(N)
+        everyone("prepare", 1)
+        wait_until(lambda: len(names(N)) == 2)
+        (prepared,) = set(names(N)) - {first}
+        assert everyone("ids", 1, 0, 3) == [expected(N, 1, 0, 3)] * 2
+        assert names(N) == [prepared]
+        (copy,) = copies(pid)
+        assert everyone("ids", 5, 0, 3) == [expected(N, 5, 0, 3)] * 2
         assert len(copies(pid)) == 1
+        assert copies(pid) != [copy]
+
+
+def test_who_is_alone_has_its_own_until_another_asks():
+    with ranks(1) as (first,):
+        first.ids(0, 0, 1)
+        assert copies(first.process.pid) == []
+        with ranks(1, check=False) as (second,):
+            assert second.ids(0, 5, 9) == expected(N, 0, 5, 9)
+            assert first.ids(0, 5, 9) == expected(N, 0, 5, 9)
+            assert len(copies(first.process.pid)) == 1
+            assert copies(first.process.pid) == copies(second.process.pid)
 
 
 def test_who_waits_for_a_maker_that_is_killed_makes_the_copy():
@@ -243,12 +260,15 @@ def test_a_pass_prepares_the_next_epoch_from_its_middle_on():
     sampler = DistributedSampler(range(N), 2, 0, order="torch")
     ids = iter(sampler)
     next(ids)
-    (current,) = copies()
-    for _ in range(N // 4 + 5000):
+    (current,) = names(N)
+    for _ in range(N // 4 - 5000):
         next(ids)
-    wait_until(lambda: len(copies()) == 2)
-    (prepared,) = set(copies()) - {current}
+    assert names(N) == [current]
+    for _ in range(10_000):
+        next(ids)
+    wait_until(lambda: len(names(N)) == 2)
+    (prepared,) = set(names(N)) - {current}
     assert [*ids][-1] == expected(N, 0, N - 1, N)[0]
     sampler.set_epoch(1)
     assert next(iter(sampler)) == expected(N, 1, 0, 1)[0]
-    assert copies() == [prepared]
+    assert names(N) == [prepared]

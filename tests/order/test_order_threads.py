@@ -85,3 +85,11 @@ def test_indices_releases_the_gil(order):
         sys.setswitchinterval(former)
         other.join()
     assert moved > 0
+
+
+def test_threads_that_wait_for_different_epochs_do_not_undo_each_others():
+    # Long enough for each to look around for Ctrl-C while it waits.
+    shared = TorchShuffled(8_000_000, 1)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda epoch: shared.index(epoch, 7), (0, 1), timeout=120))
+    assert found == [TorchShuffled(8_000_000, 1).index(epoch, 7) for epoch in (0, 1)]
