@@ -34,7 +34,7 @@ core-test: $(VENV)/installed-dev
 	done
 
 # Ids per second of the kernels alone. Needs google-benchmark (Debian/Ubuntu: apt-get install libbenchmark-dev).
-core-bench: $(VENV)/installed-bench
+core-bench: $(VENV)/installed-dev
 	$(BIN)/cmake -S . -B build/core-bench -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DFASTSHARD_BENCH=ON
 	$(BIN)/cmake --build build/core-bench
 	build/core-bench/core_bench --benchmark_min_time=0.05
@@ -65,7 +65,7 @@ wheel: $(VENV)/installed-test
 	  assert fastshard.__file__.startswith("$(abspath build/wheel)"), fastshard.__file__; \
 	  assert sorted(fastshard.orders.Shuffled(100000, 1).indices(0).tolist()) == list(range(100000))'
 
-bench: $(VENV)/installed-dev
+bench: $(VENV)/installed-bench
 	$(BIN)/python -m bench all
 
 # The installation is editable, so Python files need no new one; the compiled core does.
