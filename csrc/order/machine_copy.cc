@@ -213,9 +213,16 @@ bool MachineCopy::get(const Make& make, const std::atomic<bool>& cancelled) {
     if (found == Found::kUnable || (found == Found::kNobody && listen())) break;
     nap();  // another one was quicker, and is about to listen
   }
-  own_ = std::make_unique<HugeBuffer>(count_, width_);
-  keep_from_children(own_->as<void>(), bytes());
-  return make(own_->as<void>());
+  try {
+    own_ = std::make_unique<HugeBuffer>(count_, width_);
+    keep_from_children(own_->as<void>(), bytes());
+    if (make(own_->as<void>())) return true;
+  } catch (...) {
+    close_listener();
+    throw;
+  }
+  close_listener();  // nobody may wait for what will not come
+  return false;
 }
 
 // Takes the name. False if somebody has it.

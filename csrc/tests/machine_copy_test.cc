@@ -208,6 +208,18 @@ TEST(MachineCopy, CancellingEndsAWaitAndAService) {
   server.join();
 }
 
+TEST(MachineCopy, NobodyWaitsForAMakerThatFailedOrWasCancelled) {
+  const std::string name = unique_name();
+  MachineCopy failed(name, kCount, 4);
+  EXPECT_THROW(failed.get([](void*) -> bool { throw OutOfMemory("no"); }, kGoOn), OutOfMemory);
+  EXPECT_FALSE(listed(name));
+  MachineCopy cancelled(name, kCount, 4);
+  EXPECT_FALSE(cancelled.get([](void*) { return false; }, kGoOn));
+  EXPECT_FALSE(listed(name));
+  MachineCopy next(name, kCount, 4);
+  EXPECT_TRUE(next.get(slowly(3, 0us), kGoOn));
+}
+
 TEST(MachineCopy, ATimeoutThatIsNoNumberIsAnError) {
   for (const char* wrong : {"", "soon", "-1", "1x", "nan", "1e9"}) {
     setenv("FASTSHARD_SHARE_TIMEOUT", wrong, 1);

@@ -110,6 +110,14 @@ def test_an_order_survives_a_permutation_that_did_not_fit():
             order.index(0, 0)
 
 
+@pytest.mark.timeout(60)
+def test_an_order_that_did_not_fit_keeps_no_other_one_waiting():
+    orders = [TorchShuffled(2**45) for _ in range(3)]
+    for order in orders:  # the former ones are still there
+        with pytest.raises(MemoryError, match="35184372088832 samples"):
+            order.index(0, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [WIDE_FROM - 1, WIDE_FROM])
 def test_both_sides_of_torchs_change_of_rule_are_torchs(n):
