@@ -13,7 +13,7 @@ struct Words16 {
   using Register = __m256i;
   using Bound = __m256i;
   using Beyond = __m256i;  // the largest ids so far, in 32-bit lanes
-  static constexpr int kCount = 16, kUnroll = 4, kTogether = 4;
+  static constexpr int kCount = 16, kUnroll = 4, kTogether = 4, kBlocks = 1;
 
   static Register load(const std::uint16_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
   static void store(std::uint16_t* at, Register v) { _mm256_store_si256(reinterpret_cast<__m256i*>(at), v); }
@@ -61,7 +61,7 @@ struct Words32 {
   };
   using Bound = __m256i;   // n - 1
   using Beyond = __m256i;  // negative 64-bit lanes went beyond
-  static constexpr int kCount = 8, kUnroll = 8, kTogether = 4;
+  static constexpr int kCount = 8, kUnroll = 8, kTogether = 4, kBlocks = 1;
   static constexpr bool kLargeRadix = large_radix;
 
   static Register load(const std::uint32_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }

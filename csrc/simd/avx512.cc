@@ -13,7 +13,7 @@ struct Words16 {
   using Register = __m512i;
   using Bound = __m512i;
   using Beyond = __m512i;  // the largest ids so far, in 32-bit lanes
-  static constexpr int kCount = 32, kUnroll = 2, kTogether = 2;
+  static constexpr int kCount = 32, kUnroll = 2, kTogether = 8, kBlocks = 4;
 
   static Register load(const std::uint16_t* at) { return _mm512_load_si512(at); }
   static void store(std::uint16_t* at, Register v) { _mm512_store_si512(at, v); }
@@ -60,7 +60,7 @@ struct Words32 {
   };
   using Bound = __m512i;   // n - 1
   using Beyond = __m512i;  // negative 64-bit lanes went beyond
-  static constexpr int kCount = 16, kUnroll = 4, kTogether = 4;
+  static constexpr int kCount = 16, kUnroll = 4, kTogether = 4, kBlocks = 1;
   static constexpr bool kLargeRadix = large_radix;
 
   static Register load(const std::uint32_t* at) { return _mm512_load_si512(at); }

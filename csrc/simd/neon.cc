@@ -13,7 +13,7 @@ struct Words16 {
   using Register = uint16x8_t;
   using Bound = std::uint64_t;
   using Beyond = uint32x4_t;  // the largest ids so far
-  static constexpr int kCount = 8, kUnroll = 4, kTogether = 4;
+  static constexpr int kCount = 8, kUnroll = 4, kTogether = 4, kBlocks = 1;
 
   static Register load(const std::uint16_t* at) { return vld1q_u16(at); }
   static void store(std::uint16_t* at, Register v) { vst1q_u16(at, v); }
@@ -59,7 +59,7 @@ struct Words32 {
   };
   using Bound = uint64x2_t;   // n - 1
   using Beyond = uint64x2_t;  // negative lanes went beyond
-  static constexpr int kCount = 4, kUnroll = 8, kTogether = 4;
+  static constexpr int kCount = 4, kUnroll = 8, kTogether = 4, kBlocks = 1;
   static constexpr bool kLargeRadix = large_radix;
 
   static Register load(const std::uint32_t* at) { return vld1q_u32(at); }

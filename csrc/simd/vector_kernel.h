@@ -5,8 +5,9 @@
 // them a processor can look ahead: a round is a chain of some twenty cycles. So vectors go through a round side by
 // side, each step for all of them before the next step, and keys are spread to whole vectors once per call.
 //
-// A vector type V gives: Word, Register, kCount (lanes), kUnroll (vectors whose digits are held at a time), kTogether
-// (those that take each step together), load, store (aligned), set1, add, subtract, bit_xor, add_modulo(x, y, radix),
+// A vector type V gives: Word, Register, kCount (lanes), kUnroll (vectors of a block whose digits are held at a time),
+// kBlocks (blocks that go through the rounds side by side; more than one where a block is too few vectors), kTogether
+// (vectors that take each step together), load, store (aligned), set1, add, subtract, bit_xor, add_modulo(x, y, radix),
 // count_if_equal(v, x, y): one more than v where x is y, and for the result Beyond, Bound, none(), bound(n),
 // emit(left, right, b, bound, out, beyond), any(beyond, bound).
 // For 16-bit words also mul_low, mul_high, shift_right<n>. For 32-bit words Spread: a register's words with room for
@@ -21,36 +22,37 @@ namespace {
 
 // One round on kTogether vectors: to = (to + scaled hash of from) modulo radix. 16-bit words: two odd multiplications,
 // each folded down.
-template <class V>
+template <class V, int kTogether>
 inline void round16(const typename V::Register* from, typename V::Register* to, const typename V::Register* key,
                     typename V::Register radix) {
-  typename V::Register v[V::kTogether];
-  for (int i = 0; i < V::kTogether; ++i) v[i] = V::mul_low(V::add(from[i], key[0]), key[1]);
+  typename V::Register v[kTogether];
+  for (int i = 0; i < kTogether; ++i) v[i] = V::mul_low(V::add(from[i], key[0]), key[1]);
   for (auto& x : v) x = V::mul_low(V::bit_xor(x, V::template shift_right<7>(x)), key[2]);
   for (auto& x : v) x = V::mul_high(V::add(V::bit_xor(x, V::template shift_right<9>(x)), key[3]), radix);
-  for (int i = 0; i < V::kTogether; ++i) to[i] = V::add_modulo(to[i], v[i], radix);
+  for (int i = 0; i < kTogether; ++i) to[i] = V::add_modulo(to[i], v[i], radix);
 }
 
 // 32-bit words: two products of 64 bits, each folded down to 32.
-template <class V>
+template <class V, int kTogether>
 inline void round32(const typename V::Register* from, typename V::Register* to, const typename V::Register* key,
                     typename V::Register radix) {
   const auto first = V::set1(0x9E3779B1u), second = V::set1(0xD2511F53u);
-  typename V::Spread v[V::kTogether];
-  for (int i = 0; i < V::kTogether; ++i) v[i] = V::multiply(V::spread(V::bit_xor(from[i], key[0])), first);
+  typename V::Spread v[kTogether];
+  for (int i = 0; i < kTogether; ++i) v[i] = V::multiply(V::spread(V::bit_xor(from[i], key[0])), first);
   for (auto& x : v) x = V::multiply(V::fold(x), second);
   for (auto& x : v) x = V::multiply(V::spread(V::add(V::join_folded(x), key[1])), radix);
-  for (int i = 0; i < V::kTogether; ++i) to[i] = V::add_modulo(to[i], V::join_high(v[i]), radix);
+  for (int i = 0; i < kTogether; ++i) to[i] = V::add_modulo(to[i], V::join_high(v[i]), radix);
 }
 
-template <class V>
+template <class V, int kVectors>
 inline void round_of(const typename V::Register* from, typename V::Register* to, const typename V::Register* key,
                      typename V::Register radix) {
-  for (int i = 0; i < V::kUnroll; i += V::kTogether) {
+  constexpr int kTogether = V::kTogether < kVectors ? V::kTogether : kVectors;
+  for (int i = 0; i < kVectors; i += kTogether) {
     if constexpr (sizeof(typename V::Word) == 2) {
-      round16<V>(from + i, to + i, key, radix);
+      round16<V, kTogether>(from + i, to + i, key, radix);
     } else {
-      round32<V>(from + i, to + i, key, radix);
+      round32<V, kTogether>(from + i, to + i, key, radix);
     }
   }
 }
@@ -85,15 +87,44 @@ inline void take_digits(fastshard::Lanes<typename V::Word>& lanes, int first, ty
   }
 }
 
+// The next kBlocks blocks, side by side. Bit i of the result is set if block i holds a value at or above the bound.
+template <class V, int kBlocks, class Keys>
+inline std::uint64_t encrypt_blocks(fastshard::Lanes<typename V::Word>& lanes, const Keys& keys, typename V::Register a,
+                                    typename V::Register b, typename V::Bound bound, std::int64_t* out) {
+  using fastshard::kLanes;
+  constexpr int kStep = V::kUnroll * V::kCount;
+  constexpr int kVectors = kBlocks * V::kUnroll;
+  static_assert(kLanes % kStep == 0, "whole groups of vectors make up a block");
+  static_assert(kBlocks == 1 || kStep == kLanes, "several blocks only where one is not enough");
+  typename V::Beyond beyond[kBlocks];
+  for (auto& each : beyond) each = V::none();
+  for (int first = 0; first < kLanes; first += kStep) {
+    typename V::Register left[kVectors], right[kVectors];
+    for (int block = 0; block < kBlocks; ++block) {
+      take_digits<V>(lanes, first, b, left + block * V::kUnroll, right + block * V::kUnroll);
+    }
+    for (int round = 0; round < fastshard::kRounds; round += 2) {
+      round_of<V, kVectors>(right, left, keys[round], a);
+      round_of<V, kVectors>(left, right, keys[round + 1], b);
+    }
+    for (int i = 0; i < kVectors; ++i) {
+      V::emit(left[i], right[i], b, bound, out + first + i * V::kCount, beyond[i / V::kUnroll]);
+    }
+  }
+  std::uint64_t result = 0;
+  for (int block = 0; block < kBlocks; ++block) {
+    result |= static_cast<std::uint64_t>(V::any(beyond[block], bound)) << block;
+  }
+  return result;
+}
+
 template <class V>
 std::uint64_t encrypt(const fastshard::Network<typename V::Word>& network, fastshard::Lanes<typename V::Word>& lanes,
                       int blocks, std::int64_t* out) {
   using fastshard::kLanes;
   using fastshard::kRounds;
   using Register = typename V::Register;
-  constexpr int kStep = V::kUnroll * V::kCount;
   constexpr int kKeys = fastshard::Network<typename V::Word>::kKeys;
-  static_assert(kLanes % kStep == 0 && V::kUnroll % V::kTogether == 0, "whole groups of vectors make up a block");
 
   alignas(64) Register keys[kRounds][kKeys];
   for (int round = 0; round < kRounds; ++round) {
@@ -102,18 +133,12 @@ std::uint64_t encrypt(const fastshard::Network<typename V::Word>& network, fasts
   const Register a = V::set1(network.a), b = V::set1(network.b);
   const auto bound = V::bound(network.n);
   std::uint64_t result = 0;
-  for (int block = 0; block < blocks; ++block, out += kLanes) {
-    auto beyond = V::none();
-    for (int first = 0; first < kLanes; first += kStep) {
-      Register left[V::kUnroll], right[V::kUnroll];
-      take_digits<V>(lanes, first, b, left, right);
-      for (int round = 0; round < kRounds; round += 2) {
-        round_of<V>(right, left, keys[round], a);
-        round_of<V>(left, right, keys[round + 1], b);
-      }
-      for (int i = 0; i < V::kUnroll; ++i) V::emit(left[i], right[i], b, bound, out + first + i * V::kCount, beyond);
-    }
-    result |= static_cast<std::uint64_t>(V::any(beyond, bound)) << block;
+  int block = 0;
+  for (; block + V::kBlocks <= blocks; block += V::kBlocks) {
+    result |= encrypt_blocks<V, V::kBlocks>(lanes, keys, a, b, bound, out + block * kLanes) << block;
+  }
+  for (; block < blocks; ++block) {
+    result |= encrypt_blocks<V, 1>(lanes, keys, a, b, bound, out + block * kLanes) << block;
   }
   return result;
 }
