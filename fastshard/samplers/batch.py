@@ -10,6 +10,7 @@ from torch.utils.data import BatchSampler
 from fastshard import _check
 from fastshard._built import _core
 from fastshard._warnings import EmptyRankWarning, warn
+from fastshard.samplers.batching import Batching
 from fastshard.samplers.distributed import CHUNK, DistributedSampler
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from fastshard import orders
     from fastshard.cursor import Cursor
     from fastshard.samplers.passes import OnRepeatedEpoch
-    from fastshard.slicing import Slice, Uneven
+    from fastshard.slicing import Uneven
 
 # Ids that are asked of the core at a time for lists. Their ints cost so little that a call's own cost shows with CHUNK.
 LIST_CHUNK = 4 * CHUNK
@@ -95,14 +96,12 @@ class DistributedBatchSampler(BatchSampler):
             )
 
     def __len__(self) -> int:
-        return self._batches(self.sampler.share_to_come())
+        return self.batching.batches_in(self.sampler.share_to_come())
 
-    def _batches(self, share: Slice) -> int:
-        if not self.drop_last:
-            return -(-share.num_samples // self.batch_size)
-        # Of the rank with the fewest samples: under "keep" the others may have one more, and a batch more.
-        fewest = share.length // share.num_replicas if share.uneven == "keep" else share.num_samples
-        return fewest // self.batch_size
+    @property
+    def batching(self) -> Batching:
+        """For loaders that count batches. Made anew, because batch_size and drop_last may be changed."""
+        return Batching(self.sampler, self.batch_size, self.drop_last, even=True)
 
     @property
     def epoch(self) -> int:
@@ -119,23 +118,16 @@ class DistributedBatchSampler(BatchSampler):
 
     def state_dict(self) -> dict[str, Any]:
         """As DistributedSampler.state_dict, counting batches; and a later run is compared with the batch size."""
-        began, batches = self.sampler.progress()
-        return self._state_after(began, batches)
+        return self.batching.state_after(*self.sampler.progress())
 
     def state_at(self, batches: int) -> dict[str, Any]:
         """As DistributedSampler.state_at, for this batch size."""
         began, _ = self.sampler.progress()
-        return self._state_after(began, _check.integer("batches", batches, 0, _check.MAX_LENGTH))
-
-    def _state_after(self, began: Cursor, batches: int) -> dict[str, Any]:
-        share = self.sampler.share(began.consumed)
-        # After the last batch of a pass with drop_last, what is left is dropped.
-        draws = share.num_samples if batches >= self._batches(share) else batches * self.batch_size
-        return self.sampler.state_after(began, draws, self.batch_size)
+        return self.batching.state_after(began, _check.integer("batches", batches, 0, _check.MAX_LENGTH))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """As DistributedSampler.load_state_dict."""
-        self.sampler.load_from(state, self.batch_size)
+        self.batching.load_from(state)
 
     def where(self, id: int) -> tuple[int, int, int] | None:  # noqa: A002 (the field's word)
         """As DistributedSampler.where, for this batch size; None also if the sample's batch is dropped."""
@@ -153,7 +145,7 @@ class DistributedBatchSampler(BatchSampler):
 
     def _chunks(self, cursor: Cursor) -> Iterator[Iterable[Any]]:
         share = self.sampler.share(cursor.consumed)
-        num_samples = min(self._batches(share) * self.batch_size, share.num_samples)
+        num_samples = self.batching.draws_in(share)
         size = max(1, min(self.batch_size, num_samples))  # numpy refuses shapes that no address space holds
         # A batch that is an array keeps its whole chunk alive.
         chunk = max(1, (CHUNK if self.as_array else LIST_CHUNK) // size) * size

@@ -162,14 +162,16 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         self._check_unchanged()
         return self._passes.progress(len(self.order))
 
-    def state_after(self, began: Cursor, draws: int, batch_size: int | None = None) -> dict[str, Any]:
+    def state_after(
+        self, began: Cursor, draws: int, batch_size: int | None = None, accumulation: int | None = None
+    ) -> dict[str, Any]:
         """For samplers and loaders built on this one: the state after so many of this rank's draws of a pass."""
         share = self.share(began.consumed)
         if draws >= share.num_samples:
             consumed = share.length  # also where the last ones are dropped: nobody comes for them
         else:
             consumed = min(began.consumed + draws * self.num_replicas, share.length)
-        return to_state(Cursor(began.epoch, consumed), self.facts(batch_size))
+        return to_state(Cursor(began.epoch, consumed), self.facts(batch_size, accumulation))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where `state` was saved, at whatever world size: what is left of its epoch is dealt out afresh.
@@ -192,12 +194,17 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         """
         self.load_from(state, None)
 
-    def load_from(self, state: Mapping[str, Any], batch_size: int | None) -> None:
-        """For samplers and loaders built on this one: load_state_dict with a batch size to compare."""
+    def load_from(self, state: Mapping[str, Any], batch_size: int | None, accumulation: int | None = None) -> None:
+        """For samplers and loaders built on this one: load_state_dict with a global batch to compare."""
         self._check_unchanged()
-        self._passes.load(from_state(state, self.facts(batch_size)))
+        self._passes.load(from_state(state, self.facts(batch_size, accumulation)))
 
-    def facts(self, batch_size: int | None) -> dict[str, Any]:
+    @property
+    def passes(self) -> Passes:
+        """For samplers and loaders built on this one."""
+        return self._passes
+
+    def facts(self, batch_size: int | None, accumulation: int | None = None) -> dict[str, Any]:
         """For samplers and loaders built on this one: what a state must agree with."""
         return {
             "order": self.order.name,
@@ -207,7 +214,7 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
             "uneven": self.uneven,
             "num_replicas": self.num_replicas,
             "batch_size": batch_size,
-            "accumulation": None,
+            "accumulation": accumulation,
         }
 
     def _current_share(self) -> Slice:

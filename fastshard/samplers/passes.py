@@ -24,7 +24,7 @@ from fastshard._warnings import (
     warn,
 )
 from fastshard.cursor import Cursor
-from fastshard.samplers.prefetching import Loader, drawing_loader
+from fastshard.samplers.prefetching import Deliveries, Loader, drawing_loader, epoch_changed
 
 OnRepeatedEpoch = Literal["warn", "error", "advance", "ignore"]
 
@@ -54,7 +54,9 @@ class Passes:
         epoch = _check.integer("epoch", epoch, 0, _check.MAX_EPOCH)
         for running in self._running:
             running.change_to(epoch)
-        if self._fetched is not None and epoch != self._fetched.epoch:
+        if self._fetched is not None and self._fetched.deliveries is not None:
+            self._fetched.deliveries.change_to(epoch)
+        elif self._fetched is not None and epoch != self._fetched.epoch:
             self._fetched.warn_if_undelivered(epoch)
             self._fetched = None
         if epoch != self._epoch:
@@ -77,15 +79,33 @@ class Passes:
 
     def progress(self, length: int) -> tuple[Cursor, int]:
         """Where the latest pass over the epoch began, or else the next one would, and how many items it has given."""
+        latest = self._latest_of_epoch()
+        return (self._place(length), 0) if latest is None else (latest.began, latest.given())
+
+    def delivered(self, length: int) -> tuple[Cursor, int]:
+        """As progress, counting the batches that a loader handed out of what it drew; 0 where none counts them."""
+        latest = self._latest_of_epoch()
+        if latest is None:
+            return self._place(length), 0
+        return latest.began, 0 if latest.deliveries is None else latest.deliveries.batches
+
+    def deliver_by(self, deliveries: Deliveries) -> Cursor:
+        """Says who counts what is handed out of the pass that began last; returns where it began."""
+        assert self._latest is not None
+        self._latest.deliveries = deliveries
+        return self._latest.began
+
+    def _place(self, length: int) -> Cursor:
+        resumed = self._resumed
+        if resumed.epoch == self._epoch:
+            return Cursor(self._epoch, min(resumed.consumed, length))
+        return Cursor(self._epoch)
+
+    def _latest_of_epoch(self) -> _Pass | None:
         latest = self._latest
         if latest is None:  # set_epoch went to another epoch, and perhaps came back
             latest = next((running for running in reversed(self._running) if running.is_over(self._epoch)), None)
-        if latest is not None and latest.epoch == self._epoch:
-            return latest.began, latest.given()
-        resumed = self._resumed
-        if resumed.epoch == self._epoch:
-            return Cursor(self._epoch, min(resumed.consumed, length)), 0
-        return Cursor(self._epoch), 0
+        return latest if latest is not None and latest.epoch == self._epoch else None
 
     def load(self, cursor: Cursor) -> None:
         """Goes on from `cursor`. Passes that are running, from anywhere, raise EpochChangedError if they draw again."""
@@ -177,6 +197,7 @@ class _Pass:
         self.began = began
         self.epoch = began.epoch
         self.loader = loader
+        self.deliveries: Deliveries | None = None
         self._chunk: Iterator[Any] = iter(())
         self._before = 0  # items in this chunk and all before it
         self._taken: list[Any] = []
@@ -199,6 +220,7 @@ class _Pass:
     def settle(self) -> None:
         """Forgets what it hands out from, and keeps the count."""
         self._before, self._chunk, self._taken, self.loader = self.given(), iter(()), [], None
+        self.deliveries = copy.copy(self.deliveries)
 
     def is_over(self, epoch: int) -> bool:
         """Whether it goes on in that epoch."""
@@ -225,11 +247,7 @@ class _Pass:
         if self._overtaken_by is not None:
             raise EpochChangedError(f"{self._overtaken_by} while a pass was running; call it before iter()")
         if self._changed_to is not None:
-            raise EpochChangedError(
-                f"set_epoch({self._changed_to}) was called while a pass over epoch {self.epoch} was running, whose "
-                "samples are already being drawn (a DataLoader with workers draws ahead as soon as iter() is called); "
-                "call set_epoch before iter()"
-            )
+            raise epoch_changed(self._changed_to, self.epoch)
 
     def raise_if_undelivered(self, what: str) -> None:
         left = self.loader.undelivered() if self.loader else 0

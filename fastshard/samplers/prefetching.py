@@ -1,18 +1,55 @@
-"""Which torch DataLoader with workers is drawing from a sampler, and what it has drawn but not delivered.
+"""Which DataLoader with workers is drawing from a sampler, and what it has drawn but not delivered.
 
-A sampler can't see this through its iterator: the loader asks for indices some batches ahead, at once when it is made.
-torch has no public word for it, so this reads the loader's own counters; without them nothing is known and nothing is
-said, and the guards that build on it are silent.
+fastshard.DataLoader says by itself what it has handed out (`Deliveries`). Of torch's, a sampler can't see it through its
+iterator: the loader asks for indices some batches ahead, at once when it is made. torch has no public word for it, so
+this reads the loader's own counters; without them nothing is known and nothing is said, and the guards that build on it
+are silent.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
+from dataclasses import dataclass
 
 from torch.utils.data import dataloader as torch_dataloader
 
+from fastshard._warnings import EpochChangedError
+
 _FRAMES = 20  # from a sampler up to the loader: a batch sampler between them, perhaps a framework's wrappers
+
+
+@dataclass
+class Deliveries:
+    """What a fastshard.DataLoader has handed out of one pass.
+
+    Args:
+        batches: how many batches.
+        ended: whether the pass was iterated to its end.
+        changed_to: the epoch that `set_epoch` asked for when the workers had fetched all of this one.
+    """
+
+    batches: int = 0
+    ended: bool = False
+    epoch: int = 0
+    changed_to: int | None = None
+
+    def change_to(self, epoch: int) -> None:
+        """Whoever takes a batch that is left gets EpochChangedError, unless the change is taken back."""
+        self.changed_to = None if epoch == self.epoch else epoch
+
+    def check(self) -> None:
+        """Raises EpochChangedError if the epoch was changed."""
+        if self.changed_to is not None:
+            raise epoch_changed(self.changed_to, self.epoch)
+
+
+def epoch_changed(to: int, epoch: int) -> EpochChangedError:
+    """The error for a `set_epoch(to)` that came when samples of `epoch` were drawn already."""
+    return EpochChangedError(
+        f"set_epoch({to}) was called while a pass over epoch {epoch} was running, whose samples are already being "
+        "drawn (a DataLoader with workers draws ahead as soon as iter() is called); call set_epoch before iter()"
+    )
 
 
 class Loader:
