@@ -67,6 +67,10 @@ class Batching:
         """Goes on from a state; see DistributedSampler.load_state_dict."""
         self.sampler.load_from(state, self.batch_size, accumulation)
 
+    def set_epoch(self, epoch: int) -> None:
+        """As DistributedSampler.set_epoch."""
+        self.sampler.set_epoch(epoch)
+
     def batches_from(self, began: Cursor) -> int:
         """Batches this rank gets in a pass from there."""
         return self.batches_in(self.sampler.share(began.consumed))

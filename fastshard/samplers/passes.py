@@ -87,12 +87,16 @@ class Passes:
         latest = self._latest_of_epoch()
         if latest is None:
             return self._place(length), 0
-        return latest.began, 0 if latest.deliveries is None else latest.deliveries.batches
+        deliveries = latest.deliveries
+        if deliveries is None:
+            return latest.began, 0
+        return latest.began, _check.MAX_LENGTH if deliveries.ended else deliveries.batches
 
     def deliver_by(self, deliveries: Deliveries) -> Cursor:
         """Says who counts what is handed out of the pass that began last; returns where it began."""
         assert self._latest is not None
         self._latest.deliveries = deliveries
+        deliveries.epoch = self._latest.epoch
         return self._latest.began
 
     def _place(self, length: int) -> Cursor:

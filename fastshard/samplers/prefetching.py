@@ -1,9 +1,9 @@
 """Which DataLoader with workers is drawing from a sampler, and what it has drawn but not delivered.
 
-fastshard.DataLoader says by itself what it has handed out (`Deliveries`). Of torch's, a sampler can't see it through its
-iterator: the loader asks for indices some batches ahead, at once when it is made. torch has no public word for it, so
-this reads the loader's own counters; without them nothing is known and nothing is said, and the guards that build on it
-are silent.
+fastshard.DataLoader says by itself what it has handed out (`Deliveries`). Of torch's, a sampler can't see it through
+its iterator: the loader asks for indices some batches ahead, at once when it is made. torch has no public word for it,
+so this reads the loader's own counters; without them nothing is known and nothing is said, and the guards that build on
+it are silent.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Deliveries:
     Args:
         batches: how many batches.
         ended: whether the pass was iterated to its end.
+        epoch: of the pass.
         changed_to: the epoch that `set_epoch` asked for when the workers had fetched all of this one.
     """
 

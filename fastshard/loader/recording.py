@@ -1,0 +1,82 @@
+"""Recording: what a loader hands out, written into a ledger."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastshard.cursor import Cursor
+    from fastshard.ledger import Expected, Ledger
+    from fastshard.loader.sources import Source
+    from fastshard.samplers.prefetching import Deliveries
+
+
+class Kept:
+    """A sampler whose items are kept until they are handed out, for what comes out of a loader no longer says them."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = items
+        self.latest: deque[Any] = deque()
+
+    def __iter__(self) -> Iterator[Any]:
+        kept: deque[Any] = deque()
+        self.latest = kept
+        return self._keep(kept)
+
+    def _keep(self, kept: deque[Any]) -> Iterator[Any]:
+        for item in self._items:
+            kept.append(item)
+            yield item
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[arg-type]
+
+
+class Recorder:
+    """Writes one pass into a ledger.
+
+    Args:
+        ledger: where to.
+        source: what the loader draws from.
+        kept: the indices that were drawn, in the order in which they are handed out.
+        expect: gives what the ledger should come to, for a pass that began there.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        source: Source,
+        kept: deque[Any],
+        expect: Callable[[Cursor, Deliveries], Expected],
+    ) -> None:
+        self._ledger, self._source, self._kept, self._expect = ledger, source, kept, expect
+        self._began: Cursor | None = None
+        self._batch, self._last = 0, -1
+
+    def begin(self, began: Cursor, deliveries: Deliveries) -> None:
+        """Says where the pass began."""
+        batches = self._source.batches_from(began)
+        self._began = began
+        self._last = -1 if batches is None else batches - 1
+        self._ledger.begin(self._expect(began, deliveries))
+
+    def record(self) -> None:
+        """Records the next batch."""
+        ids = self._kept.popleft()
+        padding = 0
+        if self._batch == self._last:  # padding is at the end
+            assert self._began is not None
+            padding = self._source.padding_in(self._began, self._batch)
+        self._batch += 1
+        self._ledger.record(ids if isinstance(ids, list | np.ndarray) else [ids], padding)
+
+    def lose(self) -> None:
+        """Leaves out the next batch."""
+        self._kept.popleft()
+        self._batch += 1

@@ -1,0 +1,267 @@
+"""Sources: what a loader's batches come from, and what a count of batches means there.
+
+A sampler of ours goes on by arithmetic. A stream, of which nothing is known but what it gives, is read again from its
+start, and what was handed out before is thrown away.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch.distributed as dist
+from torch.utils.data import BatchSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+
+from fastshard import _check
+from fastshard.cursor import Cursor, from_state, to_state
+from fastshard.loader.alone import AloneSequential, AloneShuffled
+from fastshard.samplers.batch import DistributedBatchSampler
+from fastshard.samplers.batching import Batching
+from fastshard.samplers.distributed import CHUNK, DistributedSampler
+from fastshard.samplers.passes import OnRepeatedEpoch, Passes
+
+if TYPE_CHECKING:
+    from torch.utils.data import IterableDataset
+
+
+class Source(Protocol):
+    """What a loader counts by."""
+
+    @property
+    def passes(self) -> Passes:
+        """The passes over it."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """How much `Cursor.consumed` counts to in an epoch."""
+        ...
+
+    def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
+        """The state after so many batches of a pass that began there."""
+        ...
+
+    def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
+        """Goes on from a state, or raises if it is of another run."""
+        ...
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the passes to come."""
+        ...
+
+    def batches_from(self, began: Cursor) -> int | None:
+        """Batches in a pass from there; None where only the end will tell."""
+        ...
+
+    def padding_in(self, began: Cursor, batch: int) -> int:
+        """How many draws of that batch, its last ones, are padding."""
+        ...
+
+
+def of_indices(sampler: Any, batch_sampler: Any) -> Source | None:
+    """The source behind a loader's sampler and batch sampler; None if nothing is known of them."""
+    if batch_sampler is None:
+        batch_sampler = sampler if isinstance(sampler, BatchSampler) else None
+    if batch_sampler is None:
+        ours = _sampler_of_ours(sampler)
+        return None if ours is None else Batching(ours, 1, drop_last=False)
+    if isinstance(batch_sampler, DistributedBatchSampler):
+        return batch_sampler.batching
+    if type(batch_sampler) is BatchSampler:
+        ours = _sampler_of_ours(batch_sampler.sampler)
+        return None if ours is None else Batching(ours, batch_sampler.batch_size, batch_sampler.drop_last)
+    return None
+
+
+def _sampler_of_ours(sampler: Any) -> DistributedSampler[Any] | None:
+    if isinstance(sampler, AloneShuffled | AloneSequential):
+        return sampler.inner
+    # A subclass that gives other draws can't be counted by what the core would give.
+    ours = isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__
+    return sampler if ours else None
+
+
+class Replayed(abc.ABC):
+    """What is known of it is what it gave: how many batches were handed out, on this rank and with these workers.
+
+    An epoch that was iterated to its end has all positions there are consumed.
+
+    Args:
+        batch_size: samples in a batch; None if something else makes the batches.
+    """
+
+    length = _check.MAX_LENGTH
+
+    def __init__(self, batch_size: int | None) -> None:
+        self.passes = Passes()
+        self._batch_size = batch_size
+
+    @property
+    @abc.abstractmethod
+    def order(self) -> tuple[str, str, int | None]:
+        """Name, digest and length, as in a state."""
+
+    @abc.abstractmethod
+    def set_epoch(self, epoch: int) -> None:
+        """Tells whom it concerns."""
+
+    def run(self, chunks: Callable[[Cursor], Iterable[Iterable[Any]]], *, has_epochs: bool) -> Iterator[Any]:
+        """A pass. Where nobody chooses epochs, each pass is the next one, and begins at its start."""
+        policy: OnRepeatedEpoch = "ignore" if has_epochs else "advance"
+        return self.passes.run(chunks, length=self.length, reshuffles=True, on_repeated_epoch=policy)
+
+    def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
+        """As Source.state_after; consumed counts this rank's batches."""
+        all_of_them = self.batches_from(began)
+        done = batches >= (self.length if all_of_them is None else all_of_them)
+        consumed = self.length if done else began.consumed + batches
+        return to_state(Cursor(began.epoch, consumed), self._facts(accumulation))
+
+    def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
+        """As Source.load_from."""
+        cursor = from_state(state, self._facts(accumulation))
+        self.passes.load(cursor)
+        self.set_epoch(cursor.epoch)
+
+    def _facts(self, accumulation: int | None) -> dict[str, Any]:
+        order, digest, length = self.order
+        num_replicas = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        return {
+            "order": order,
+            "order_digest": f"{digest}num_replicas={num_replicas}",  # of what one rank gets nothing follows for two
+            "seed": None,
+            "length": length,
+            "uneven": None,
+            "num_replicas": num_replicas,
+            "batch_size": self._batch_size,
+            "accumulation": accumulation,
+        }
+
+    def batches_from(self, began: Cursor) -> int | None:  # noqa: ARG002
+        """As Source.batches_from."""
+        return None
+
+    def padding_in(self, began: Cursor, batch: int) -> int:  # noqa: ARG002
+        """As Source.padding_in."""
+        return 0
+
+
+class Stream(Replayed):
+    """An iterable dataset. A resumed one is read again from its start; Delivering throws away what was handed out.
+
+    Args:
+        dataset: the dataset, which is told the epoch if it has a `set_epoch`.
+        item: what torch asks the dataset's iterator with, for each batch.
+        batch_size: samples in a batch; None if the dataset makes the batches.
+        num_workers: which has to stay as it is, because the dataset may divide itself by it.
+    """
+
+    def __init__(self, dataset: IterableDataset[Any], item: Any, batch_size: int | None, num_workers: int) -> None:
+        super().__init__(batch_size)
+        self._dataset, self._item, self._num_workers = dataset, item, num_workers
+
+    @property
+    def order(self) -> tuple[str, str, int | None]:
+        """As Replayed.order."""
+        return f"stream/{type(self._dataset).__name__}", f"num_workers={self._num_workers}, ", None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tells the dataset."""
+        if callable(getattr(self._dataset, "set_epoch", None)):
+            self._dataset.set_epoch(epoch)  # type: ignore[attr-defined]
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch = self.passes.next_cursor(self.length).epoch
+        if epoch != self.passes.epoch:  # the one that was loaded is over
+            self.set_epoch(epoch)
+        return self.run(self._chunks, has_epochs=callable(getattr(self._dataset, "set_epoch", None)))
+
+    def _chunks(self, cursor: Cursor) -> Iterator[Iterable[Any]]:
+        while cursor.consumed < self.length:
+            yield repeat(self._item, CHUNK)
+
+
+# Of samplers that are not ours: attributes of torch's, and of many after its fashion, that their order hangs on.
+_TELLING = ("seed", "num_replicas", "shuffle", "drop_last", "batch_size")
+
+
+class Indices(Replayed):
+    """A sampler or batch sampler that is not ours. A resumed one is drawn from anew; what was handed out is not read.
+
+    Args:
+        items: the sampler, which must give the same in every run, by its `epoch` if it has one.
+        batch_size: samples in a batch; None if `items` are batches.
+    """
+
+    def __init__(self, items: Any, batch_size: int | None) -> None:
+        super().__init__(batch_size)
+        self._items = items
+        # Who has epochs is asked for one before each pass, by the training loop.
+        self._parts = [part for part in parts_of(items) if callable(getattr(part, "set_epoch", None))]
+
+    @property
+    def order(self) -> tuple[str, str, int | None]:
+        """As Replayed.order."""
+        _check_repeatable(self._items)
+        seed = next((part.seed for part in parts_of(self._items) if isinstance(getattr(part, "seed", None), int)), None)
+        names = "/".join(type(part).__name__ for part in parts_of(self._items))
+        return (
+            f"indices/{names}",
+            "" if seed is None else f"seed={seed}, ",
+            len(self) if has_length(self._items) else None,
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tells the sampler, or the one in it."""
+        for part in self._parts[:1]:
+            part.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        for part in self._parts[:1]:
+            self.passes.set_epoch(getattr(part, "epoch", self.passes.epoch))
+        return self.run(self._chunks, has_epochs=bool(self._parts))
+
+    def _chunks(self, cursor: Cursor) -> Iterator[Iterable[Any]]:
+        if cursor.consumed < self.length:
+            for item in islice(self._items, cursor.consumed, None):
+                yield (item,)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def batches_from(self, began: Cursor) -> int | None:
+        """As Source.batches_from."""
+        return max(0, len(self) - began.consumed) if has_length(self._items) else None
+
+
+def parts_of(items: Any) -> Iterator[Any]:
+    """The batch sampler, the sampler in it, and so on."""
+    for _ in range(10):
+        yield items
+        inner = getattr(items, "batch_sampler", None)
+        items = getattr(items, "sampler", None) if inner is None else inner
+        if items is None:
+            return
+
+
+def has_length(items: Any) -> bool:
+    """Whether `len` works."""
+    try:
+        len(items)
+    except (TypeError, NotImplementedError):
+        return False
+    return True
+
+
+_RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+
+
+def _check_repeatable(items: Any) -> None:
+    for part in parts_of(items):
+        if isinstance(part, _RANDOM):
+            raise TypeError(
+                f"a {type(part).__name__} draws from a random state that a later run does not have, so nobody can go "
+                "on in its order; give the loader shuffle=True and no sampler, or a sampler of fastshard's"
+            )
