@@ -131,7 +131,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     @property
     def _index_sampler(self) -> Any:
         """What torch draws from, which is the sampler's own iterator unless something has to be counted there."""
-        return self.__dict__.get("_draws_from") or super()._index_sampler
+        draws_from = self.__dict__.get("_draws_from")
+        return super()._index_sampler if draws_from is None else draws_from
 
     @property
     def epoch(self) -> int:

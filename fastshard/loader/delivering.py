@@ -41,6 +41,7 @@ class Delivering(Iterator[Any]):
         # collected, perhaps in another process.
         self._next: Callable[[], Any] | None = None
         self._skip = 0
+        self._all: int | None = None  # batches in the pass
         self._rereads = rereads
         self._begun = False
         if has_drawn:
@@ -51,6 +52,7 @@ class Delivering(Iterator[Any]):
             return
         self._begun = True
         began = self._source.passes.deliver_by(self._deliveries)
+        self._all = self._source.batches_from(began)
         if self._rereads:
             self._skip = began.consumed
         if self._recorder is not None:
@@ -84,6 +86,8 @@ class Delivering(Iterator[Any]):
         if deliveries.changed_to is not None:
             deliveries.check()
         deliveries.batches += 1
+        if deliveries.batches == self._all:
+            deliveries.ended = True
         if self._recorder is not None:
             self._recorder.record()
         return batch
@@ -95,6 +99,7 @@ class Delivering(Iterator[Any]):
         received = getattr(self._batches, "_rcvd_idx", None)  # by torch, from workers
         if received is None or received > self._deliveries.batches:
             self._deliveries.batches += 1
+            self._deliveries.ended = self._deliveries.batches == self._all
             if self._recorder is not None:
                 self._recorder.lose()
 

@@ -152,6 +152,8 @@ class Passes:
         # workers draw at once, before it lets go of the old one.
         if self._ended or (loader and any(running.loader for running in self._running)):
             self._repeat(on_repeated_epoch)
+        if self._latest is not None and self._latest.is_through():
+            self._resumed = Cursor(self._epoch)  # what was left of it has been seen
         began = self.next_cursor(length)
         self._epoch = began.epoch
         this = self._latest = _Pass(began, loader)
@@ -162,6 +164,7 @@ class Passes:
                 yield this.hand_out(chunk)
                 while (left := this.take_back()) is not None:
                     yield this.hand_on(left)
+            this.drawn = True
             if loader:
                 this.check()  # all is drawn, but the workers have not delivered it yet
                 self._fetched = this
@@ -202,6 +205,7 @@ class _Pass:
         self.epoch = began.epoch
         self.loader = loader
         self.deliveries: Deliveries | None = None
+        self.drawn = False  # to its end
         self._chunk: Iterator[Any] = iter(())
         self._before = 0  # items in this chunk and all before it
         self._taken: list[Any] = []
@@ -225,6 +229,10 @@ class _Pass:
         """Forgets what it hands out from, and keeps the count."""
         self._before, self._chunk, self._taken, self.loader = self.given(), iter(()), [], None
         self.deliveries = copy.copy(self.deliveries)
+
+    def is_through(self) -> bool:
+        """Whether all of it was handed out: who has only looked at a resumed epoch comes back for the rest."""
+        return self.drawn if self.deliveries is None else self.deliveries.ended
 
     def is_over(self, epoch: int) -> bool:
         """Whether it goes on in that epoch."""
