@@ -164,7 +164,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def _recorder(self) -> Recorder | None:
         if self.ledger is None:
             return None
-        return Recorder(self.ledger, self._source, self._draws_from.latest, len(self.dataset))
+        return Recorder(self.ledger, self._source, self._draws_from.latest, len(self.dataset))  # type: ignore[arg-type]
 
     def state_dict(self) -> dict[str, Any]:
         """Returns where the loop is: after the last batch that it was given, of the epoch's latest pass.
@@ -194,8 +194,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             GlobalBatchChangedWarning: a step has another number of samples now.
         """
         self._source.load_from(state, self.accumulation)
-        if self.ledger is not None:
-            self.ledger.load_state_dict(state.get("ledger"))
+        if self.ledger is not None and "ledger" in state:
+            self.ledger.load_state_dict(state["ledger"])
 
 
 def _is_filled(dataset: Any) -> bool:

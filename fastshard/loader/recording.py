@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fastshard.loader.expected import expect
 
+if TYPE_CHECKING:
     from fastshard.cursor import Cursor
-    from fastshard.ledger import Expected, Ledger
+    from fastshard.ledger import Ledger
     from fastshard.loader.sources import Source
     from fastshard.samplers.prefetching import Deliveries
 
@@ -45,17 +45,11 @@ class Recorder:
         ledger: where to.
         source: what the loader draws from.
         kept: the indices that were drawn, in the order in which they are handed out.
-        expect: gives what the ledger should come to, for a pass that began there.
+        num_samples: samples in the dataset.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        source: Source,
-        kept: deque[Any],
-        expect: Callable[[Cursor, Deliveries], Expected],
-    ) -> None:
-        self._ledger, self._source, self._kept, self._expect = ledger, source, kept, expect
+    def __init__(self, ledger: Ledger, source: Source, kept: deque[Any], num_samples: int) -> None:
+        self._ledger, self._source, self._kept, self._num_samples = ledger, source, kept, num_samples
         self._began: Cursor | None = None
         self._batch, self._last = 0, -1
 
@@ -64,7 +58,7 @@ class Recorder:
         batches = self._source.batches_from(began)
         self._began = began
         self._last = -1 if batches is None else batches - 1
-        self._ledger.begin(self._expect(began, deliveries))
+        self._ledger.begin(expect(self._source, began, deliveries, self._num_samples))
 
     def record(self) -> None:
         """Records the next batch."""

@@ -1,0 +1,130 @@
+"""What a ledger should come to, for what a loader draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastshard._built import _core
+from fastshard.ledger import Expected, RangeExpected
+from fastshard.orders import Order
+from fastshard.samplers.batching import Batching
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from fastshard.cursor import Cursor
+    from fastshard.loader.sources import Source
+    from fastshard.samplers.prefetching import Deliveries
+    from fastshard.slicing import Slice
+
+CHUNK = 1 << 16  # ids at a time: they stay in the cache
+
+
+def expect(source: Source, began: Cursor, deliveries: Deliveries, num_samples: int) -> Expected:
+    """What all ranks should draw in a pass that began there, as far as `deliveries` says that it has come."""
+    if isinstance(source, Batching):
+        return DrawsExpected(source, began, deliveries)
+    return EpochExpected(source, began, deliveries, num_samples)
+
+
+class DrawsExpected:
+    """The draws of a DistributedSampler, batch by batch: to be held against at any step.
+
+    At the end of an epoch that has each sample once, and drops none, it is the samples themselves, whatever the order
+    makes of them.
+    """
+
+    def __init__(self, batching: Batching, began: Cursor, deliveries: Deliveries) -> None:
+        order = batching.sampler.order
+        self.epoch, self.start, self.num_ids = began.epoch, began.consumed, order.num_ids
+        self._batching, self._began, self._deliveries = batching, began, deliveries
+        self._order = order
+        # Only a bijection can say where an id is.
+        self._is_bijection = type(order)._position is not Order._position
+
+    def place(self) -> int:
+        """See Expected."""
+        consumed: int = self._batching.state_after(self._began, self._deliveries.batches)["consumed"]
+        return consumed
+
+    def is_over(self) -> bool:
+        """See Expected."""
+        return self._deliveries.batches >= self._batching.batches_from(self._began)
+
+    def what(self) -> str:
+        """See Expected."""
+        return "samples" if self._is_bijection else f"draws of {self._order.name}"
+
+    def fingerprint(self, start: int, part: int, parts: int) -> _core.Fingerprint:
+        """See Expected."""
+        if self._is_bijection and start == 0 and self._is_complete():
+            return RangeExpected(self.num_ids, self.epoch).fingerprint(0, part, parts)
+        fingerprint = _core.Fingerprint()
+        for ids in self._pieces(start, part, parts):
+            fingerprint.add(ids)
+        return fingerprint
+
+    def add_to(self, coverage: _core.Coverage, start: int, part: int, parts: int) -> None:
+        """See Expected."""
+        for ids in self._pieces(start, part, parts):
+            coverage.add(ids)
+
+    def _is_complete(self) -> bool:
+        """Whether all positions are drawn by now."""
+        ends = [self._share(rank) for rank in (0, self._batching.sampler.num_replicas - 1)]  # most and fewest draws
+        drawn = all(self._batching.draws_in(share) == share.num_samples for share in ends)
+        return self.is_over() and drawn and ends[0].total_size >= ends[0].length - ends[0].start
+
+    def _share(self, rank: int) -> Slice:
+        return replace(self._batching.sampler.share(self._began.consumed), rank=rank)
+
+    def _pieces(self, start: int, part: int, parts: int) -> Iterator[npt.NDArray[np.int64]]:
+        """The ids of one rank's part: a stretch of what was consumed before the pass, and the rank's own draws in it.
+
+        Those of the rank of that number in the group, not of the sampler's: two that think they are the same differ.
+        """
+        num_replicas = self._batching.sampler.num_replicas
+        if parts != num_replicas:
+            raise ValueError(
+                f"the sampler deals to {num_replicas} ranks, and the ledger is asked to add up {parts}; call "
+                "verify(group) with the group of the sampler's ranks"
+            )
+        before = max(0, self.start - start)
+        first, stop = (start + before * at // parts for at in (part, part + 1))
+        for at in range(first, stop, CHUNK):
+            yield self._order.indices(self.epoch, at, min(at + CHUNK, stop))
+        share = self._share(part)
+        drawn = min(self._deliveries.batches * self._batching.batch_size, self._batching.draws_in(share))
+        real = min(drawn, share.num_samples - share.num_padding)
+        for at in range(0, real, CHUNK):
+            yield share.indices(self._order, self.epoch, at, min(at + CHUNK, real))
+
+
+class EpochExpected(RangeExpected):
+    """Every sample of a dataset once, by the end of the epoch: of a source of which no more is known."""
+
+    def __init__(self, source: Source, began: Cursor, deliveries: Deliveries, num_samples: int) -> None:
+        super().__init__(num_samples, began.epoch)
+        self.start = began.consumed
+        self._source, self._began, self._deliveries = source, began, deliveries
+
+    def place(self) -> int:
+        """See Expected."""
+        consumed: int = self._source.state_after(self._began, self._deliveries.batches)["consumed"]
+        return consumed
+
+    def is_over(self) -> bool:
+        """See Expected."""
+        batches = self._source.batches_from(self._began)
+        return self._deliveries.ended if batches is None else self._deliveries.batches >= batches
+
+    def _piece(self, start: int, part: int, parts: int) -> tuple[int, int]:
+        if not self.is_over():
+            raise ValueError(
+                "the epoch is not over, and this sampler's can only be verified as a whole; call verify() after its "
+                "last batch"
+            )
+        return super()._piece(start, part, parts)

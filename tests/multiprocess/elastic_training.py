@@ -1,0 +1,130 @@
+"""A training that is killed again and again, and what each of its processes wrote down. Started by torchrun.
+
+    torchrun ... elastic_training.py FOLDER LAUNCH NUM_WORKERS CONTEXT
+
+FOLDER/plan.json says what to train and when to be killed: by "LAUNCH.RESTART" the rank that kills itself, in which of
+its steps, and at which point of it. Each rank appends what it does to FOLDER/rankR.jsonl, a line with one write, so that
+a kill leaves whole lines.
+"""
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from small_training import flat, make_model, make_optimizer, step
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import Dataset
+
+from fastshard import DataLoader, DistributedSampler, Ledger
+
+POINTS = ("before the step", "before the save", "in the save", "after the save")
+
+
+class Digits(Dataset):
+    """The digits that the test left in the folder, and their indices."""
+
+    def __init__(self, folder, length):
+        self.images, self.labels = (tensor[:length] for tensor in torch.load(folder / "digits.pt"))
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        return index, self.images[index], self.labels[index]
+
+
+class Run:
+    """One process between two kills."""
+
+    def __init__(self, folder, launch, num_workers, context):
+        self.folder, self.plan = folder, json.loads((folder / "plan.json").read_text())
+        self.rank, self.num_replicas = dist.get_rank(), dist.get_world_size()
+        self.name = f"{launch}.{os.environ['TORCHELASTIC_RESTART_COUNT']}"
+        self.kill = self.plan["kills"].get(self.name)
+        self.log = os.open(folder / f"rank{self.rank}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self.model = DistributedDataParallel(make_model(0, torch.float64))
+        self.optimizer = make_optimizer(self.model)
+        self.ledger = Ledger(exact=True)
+        dataset = Digits(folder, self.plan["length"])
+        self.loader = DataLoader(
+            dataset,
+            self.plan["global_batch"] // self.num_replicas,
+            sampler=DistributedSampler(dataset, seed=7),
+            num_workers=num_workers,
+            multiprocessing_context=context if num_workers else None,
+            ledger=self.ledger,
+        )
+
+    def write(self, **what):
+        os.write(self.log, (json.dumps({"run": self.name, "replicas": self.num_replicas, **what}) + "\n").encode())
+
+    def reach(self, steps, point):
+        if self.kill and [self.rank, steps, point] == self.kill:
+            self.write(kill=point)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def save(self, steps):
+        self.ledger.gather()
+        if self.rank == 0:
+            new = self.folder / "checkpoint.new"
+            state = {
+                "model": self.model.module.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "loader": self.loader.state_dict(),
+            }
+            with new.open("wb") as file:
+                torch.save(state, file)
+            self.reach(steps, "in the save")
+            new.replace(self.folder / "checkpoint")
+            self.write(saved=[state["loader"]["epoch"], state["loader"]["consumed"]])
+
+    def load(self):
+        path = self.folder / "checkpoint"
+        if path.exists():
+            state = torch.load(path)
+            self.model.module.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.loader.load_state_dict(state["loader"])
+        state = self.loader.state_dict()
+        self.write(begin=[state["epoch"], state["consumed"]])
+        return state["epoch"]
+
+    def train(self):
+        """Trains to the end of the plan, or to the kill."""
+        steps = 0
+        for epoch in range(self.load(), self.plan["epochs"]):
+            self.loader.set_epoch(epoch)
+            for index, images, labels in self.loader:
+                steps += 1
+                self.reach(steps, "before the step")
+                step(self.model, self.optimizer, images, labels)
+                self.write(epoch=epoch, consumed=self.loader.state_dict()["consumed"], ids=index.tolist())
+                self.reach(steps, "before the save")
+                if steps % self.plan["save_every"] == 0:
+                    self.save(steps)
+                self.reach(steps, "after the save")
+            self.write(verified=epoch, report=str(self.ledger.verify()))
+            self.save(steps)
+        self.write(end=flat(self.model).sum().item())
+
+
+def main():
+    folder, launch, num_workers, context = sys.argv[1:]
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+    warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
+    faulthandler.dump_traceback_later(100, exit=True)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    Run(Path(folder), launch, int(num_workers), context).train()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
