@@ -144,7 +144,7 @@ def test_a_resized_run_saves_again_and_goes_on_at_its_own_size_and_others():
     assert saved(make(2, 1, through, batch_size=8)) == again
     # The epochs after it have the plan of all samples.
     ranks[0].set_epoch(3)
-    assert ranks[0].state_at(1)["former_plans"] == []
+    assert ranks[0].state_at(1)["former_plans"] == ranks[0].state_after(Cursor(1, 160), 1)["former_plans"] == []
     plain = make(2, batch_size=8)
     plain.set_epoch(3)
     assert list(ranks[0]) == list(plain)
@@ -187,6 +187,12 @@ def test_two_saves_in_one_epoch_add_up():
     list(itertools.islice(again, 4))
     assert saved(again)["consumed"] == 7 * 16
     assert saved(again) == json.loads(json.dumps(make(2).state_at(7)))
+
+
+@quiet
+def test_a_rank_without_a_batch_has_not_finished_before_others_began():
+    states = [saved(rank) for rank in make_all(7, lengths=[3, 4, 5], uneven="keep")]
+    assert [state["consumed"] for state in states] == [0] * 7
 
 
 def test_the_count_is_right_after_every_batch_and_across_chunks():
