@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 
 from fastshard import (
     DistributedBatchSampler,
@@ -178,6 +179,19 @@ def test_where_and_global_batch_count_from_the_resumed_place(num_replicas, batch
         if where:
             rank, step, slot = where
             assert drawn[rank][step][slot] == sample
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_counts_steps_under_a_loader_goes_on_with_the_next_one(workers):
+    def load(sampler):
+        return DataLoader(range(500), batch_sampler=sampler, num_workers=workers, collate_fn=list)
+
+    sampler = make(2)
+    batches = iter(load(sampler))
+    took = [next(batches) for _ in range(3)]
+    again = make(2, state=sampler.state_at(3))
+    assert len(load(again)) == len(make(2)) - 3
+    assert took + list(load(again)) == list(make(2))
 
 
 def test_two_saves_in_one_epoch_add_up():
