@@ -25,7 +25,6 @@ from fastshard.slicing import Slice, Uneven
 B = TypeVar("B")
 
 _RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-_GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 # What the batches depend on beside the samples, by the names that samplers have for it.
 _ARGUMENTS = ("batch_size", "max_tokens", "drop_last", "shuffle")
 _DEPTH = 10  # wrappers around wrappers, of which the last one has the ids
@@ -232,8 +231,10 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
         if self._inner_set_epoch() is not None:
             return
         for part in self._parts():
+            # numpy.random is named here, not above: numpy loads it with the first word, and it takes its time.
+            generators = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
             values = getattr(part, "__dict__", {}).values()
-            if isinstance(part, _RANDOM) or any(isinstance(value, _GENERATORS) for value in values):
+            if isinstance(part, _RANDOM) or any(isinstance(value, generators) for value in values):
                 raise TypeError(
                     f"after a restart batch_sampler would give other batches, so it has no state: a "
                     f"{type(part).__name__} in it draws from a random generator, and nothing in it has a set_epoch; "
