@@ -157,6 +157,9 @@ class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
 
         At another number of ranks, or of samples or tokens in a batch, what is left of the epoch is planned afresh: it
         is sorted and cut into buckets as in a new sampler. Epochs after that are as if it had never been stopped.
+
+        At the same ones, nothing of all samples is looked at. For the rest of an epoch in which they changed, the state
+        has the chain of plans that it had, and each costs as much as to build a sampler of what was left.
         """
         self.load_from(state)
 
