@@ -13,7 +13,7 @@ VERSION = 1
 """Of the dict that `state_dict()` gives."""
 
 _ORDER = ("order", "order_digest", "seed", "length", "uneven")  # what must be as it was
-_JOB = ("num_replicas", "batch_size", "accumulation")  # what may differ, as long as their product stays
+_JOB = ("num_replicas", "batch_size", "max_tokens", "accumulation")  # what may differ, as long as their product stays
 
 
 @dataclass(frozen=True)
@@ -56,38 +56,40 @@ def from_state(state: Mapping[str, Any], facts: Mapping[str, Any]) -> Cursor:
     if state["version"] != VERSION:
         raise StateMismatchError(f"state must be of version {VERSION}, got version={state['version']!r}")
     differing = [name for name in _ORDER if state[name] != facts[name]]
+    if bool(state.get("max_tokens")) != bool(facts.get("max_tokens")):  # tokens can't be compared with samples
+        differing.append("max_tokens")
     before, now = _global_batch(state), _global_batch(facts)
-    if before and now and before != now:
+    if before and now and before != now and "max_tokens" not in differing:
         if state["num_replicas"] == facts["num_replicas"]:
             differing += [name for name in _JOB if (state.get(name) or 1) != (facts.get(name) or 1)]
         else:
             _warn_of_global_batch(state, facts)
     if differing:
-        was = ", ".join(f"{name}={state[name]!r}" for name in differing)
-        this = ", ".join(f"{name}={facts[name]!r}" for name in differing)
+        was = ", ".join(f"{name}={state.get(name)!r}" for name in differing)
+        this = ", ".join(f"{name}={facts.get(name)!r}" for name in differing)
         raise StateMismatchError(f"the state is of another run: it has {was}, and this one {this}")
     return Cursor(state["epoch"], state["consumed"])
 
 
 def _global_batch(facts: Mapping[str, Any]) -> int | None:
-    """Samples of a step of all ranks together; None where no batch size is known."""
-    if not facts.get("batch_size"):
-        return None
-    return int(facts["num_replicas"] * facts["batch_size"] * (facts.get("accumulation") or 1))
+    """Samples, or tokens, of a step of all ranks together; None where neither is known."""
+    size = facts.get("max_tokens") or facts.get("batch_size")
+    return int(facts["num_replicas"] * size * (facts.get("accumulation") or 1)) if size else None
 
 
 def _warn_of_global_batch(state: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     before, now = _global_batch(state), _global_batch(facts)
     assert before
     assert now
-    micro = facts["num_replicas"] * facts["batch_size"]
+    name = "max_tokens" if facts.get("max_tokens") else "batch_size"
+    micro = facts["num_replicas"] * facts[name]
     cure = f"accumulation={before // micro} would restore it" if before % micro == 0 else "no accumulation restores it"
 
     def product(of: Mapping[str, Any]) -> str:
-        return f"{of['batch_size']} * {of['num_replicas']} * {of.get('accumulation') or 1}"
+        return f"{of[name]} * {of['num_replicas']} * {of.get('accumulation') or 1}"
 
     warn(
-        f"the global batch (batch_size * num_replicas * accumulation) was {product(state)} = {before} and is "
+        f"the global batch ({name} * num_replicas * accumulation) was {product(state)} = {before} and is "
         f"{product(facts)} = {now}; {cure}",
         GlobalBatchChangedWarning,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import functools
+import hashlib
 import numbers
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -181,18 +183,11 @@ class LengthGrouped(ArrayOrder):
             number = self._shuffles[0].position(epoch, number)
         return number, bucket, place
 
-    def _bucket_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        # A last bucket without a whole global batch begins where all end.
-        return np.searchsorted(self._first_steps, numbers, "right") - 1
+    def begins(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Returns the position at which each global batch of an epoch begins, and at last their end.
 
-    def _shuffle(self, which: int, epoch: int, places: range) -> npt.NDArray[np.int64]:
-        """What some places of a permutation hold: that of the global batches (0) or that of a bucket (1 + bucket)."""
-        if not self.shuffle:
-            return np.array(places, np.int64)
-        return self._shuffles[which].indices(epoch, places.start, len(places), places.step)
-
-    def _begins_of(self, epoch: int) -> npt.NDArray[np.int64]:
-        """The position at which each global batch of the epoch begins, and at last their end."""
+        Costs O(global batches) once for each epoch in turn.
+        """
         kept = self._begins
         if kept is None or kept[0] != epoch:
             sizes = np.repeat(
@@ -205,8 +200,25 @@ class LengthGrouped(ArrayOrder):
             object.__setattr__(self, "_begins", kept)  # one assignment: threads see the old pair or the new one
         return kept[1]
 
+    @functools.cached_property
+    def samples_digest(self) -> str:
+        """As `digest`, of what does not depend on the ranks: a run keeps it at another world size."""
+        found = hashlib.blake2b(repr((self.shuffle, self.spread, self.min_steps)).encode(), digest_size=8)
+        found.update(self.lengths.data)
+        return found.hexdigest()
+
+    def _bucket_of(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        # A last bucket without a whole global batch begins where all end.
+        return np.searchsorted(self._first_steps, numbers, "right") - 1
+
+    def _shuffle(self, which: int, epoch: int, places: range) -> npt.NDArray[np.int64]:
+        """What some places of a permutation hold: that of the global batches (0) or that of a bucket (1 + bucket)."""
+        if not self.shuffle:
+            return np.array(places, np.int64)
+        return self._shuffles[which].indices(epoch, places.start, len(places), places.step)
+
     def _fill(self, epoch: int, start: int, count: int, step: int) -> npt.NDArray[np.int64]:
-        begins = self._begins_of(epoch)
+        begins = self.begins(epoch)
         ids = np.empty(count, np.int64)
         filled = 0
         while filled < count:
@@ -224,7 +236,7 @@ class LengthGrouped(ArrayOrder):
 
     def _position(self, epoch: int, sample: int) -> int:
         number, bucket, place = self.locate(epoch, sample)
-        return int(self._begins_of(epoch)[number]) + place % self.buckets[bucket].group
+        return int(self.begins(epoch)[number]) + place % self.buckets[bucket].group
 
 
 def _checked_spread(spread: Any) -> float:

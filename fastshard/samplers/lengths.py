@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-from torch.utils.data import Sampler
 
 from fastshard import _check
-from fastshard._warnings import EmptyRankWarning, warn
-from fastshard.cursor import Cursor
+from fastshard.cursor import Cursor, from_state, to_state
 from fastshard.orders.lengths import LengthGrouped
 from fastshard.samplers.distributed import ask_group
-from fastshard.samplers.passes import OnRepeatedEpoch, Passes
+from fastshard.samplers.length_plan import Plan
+from fastshard.samplers.passes import OnRepeatedEpoch
+from fastshard.samplers.resuming import ResumingBatchSampler
 from fastshard.slicing import Uneven
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _FIXED = frozenset(
 STEPS = 1024
 
 
-class LengthBucketBatchSampler(Sampler[Any]):
+class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
     """Gives each rank batches of samples of about the same length, for a DataLoader's `batch_sampler=`.
 
     In each step the batches of all ranks come from one bucket of neighbours in length and have the same number of
@@ -92,6 +92,7 @@ class LengthBucketBatchSampler(Sampler[Any]):
         on_repeated_epoch: OnRepeatedEpoch = "warn",
         as_array: bool = False,
     ) -> None:
+        super().__init__()
         num_replicas, rank = ask_group(num_replicas, rank)
         order = LengthGrouped(lengths, batch_size, max_tokens, num_replicas, seed, shuffle, spread, min_steps)
         self.order = order
@@ -103,85 +104,106 @@ class LengthBucketBatchSampler(Sampler[Any]):
         default: Uneven = "drop" if self.drop_last else "pad"
         self.uneven: Uneven = _check.one_of("uneven", default if uneven is None else uneven, get_args(Uneven))
         self.on_repeated_epoch = _check.one_of("on_repeated_epoch", on_repeated_epoch, get_args(OnRepeatedEpoch))
-        self._passes = Passes()
-        self._whole, self._last = self._plan()
-        mine = [self._mine(last) for last in self._last]
-        self.num_padding = sum(bool(places) and places[-1] >= order.buckets[-1].samples for places in mine)
-        self._warn_of_empty_ranks()
-
-    def _plan(self) -> tuple[int, list[range]]:
-        """How many whole global batches there are, and which places of the last bucket make those after them."""
-        order, num_replicas = self.order, self.num_replicas
-        _, size, _, batch_size, group, _, _ = order.buckets[-1]
-        whole, left, begin = order.num_steps, order.left_over, size - order.left_over
-        if self.uneven == "keep" and 0 < left < num_replicas and whole and batch_size > 1 and not self.drop_last:
-            # At least 2P + 1 samples: both halves have one for each rank, and none more than batch_size.
-            begin -= group
-            middle = size - (size - begin) // 2
-            return whole - 1, [range(begin, middle), range(middle, size)]
-        total = {"pad": left + -left % num_replicas, "drop": left - left % num_replicas, "keep": left}[self.uneven]
-        if total == 0 or (self.drop_last and total < group):
-            return whole, []
-        return whole, [range(begin, begin + total)]
-
-    def _mine(self, places: range) -> range:
-        return places[self.rank :: self.num_replicas]
-
-    def _warn_of_empty_ranks(self) -> None:
-        if not self._whole and not self._last:
-            size = f"batch_size={self.batch_size}" if self.max_tokens is None else f"max_tokens={self.max_tokens}"
-            warn(
-                f"no rank gets a batch: {len(self.order)} samples are too few for {self.num_replicas} ranks with "
-                f"{size}, drop_last={self.drop_last} and uneven={self.uneven!r}",
-                EmptyRankWarning,
-            )
-        for last in self._last:
-            if len(last) < self.num_replicas:
-                warn(
-                    f"{self.num_replicas - len(last)} of {self.num_replicas} ranks get no sample in the last step, and "
-                    f"a batch less than the others: {len(last)} are left and uneven={self.uneven!r}",
-                    EmptyRankWarning,
-                )
+        self._plan = Plan(order, self.rank, self.uneven, self.drop_last)
+        self._rest: tuple[int, Plan] | None = None  # what is left of an epoch that was loaded
+        self.num_padding = self._plan.padding(self._plan.num_steps - 1)
+        self._plan.warn_of_empty_ranks()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and name in self.__dict__:
             raise AttributeError(f"{name} is fixed when the sampler is built, got {name}={value!r}; build a new one")
         super().__setattr__(name, value)
 
-    def __len__(self) -> int:
-        return self._whole + sum(bool(self._mine(last)) for last in self._last)
-
     @property
-    def epoch(self) -> int:
-        """The epoch that the next pass draws from; assigning to it is `set_epoch`."""
-        return self._passes.epoch
+    def _length(self) -> int:
+        return len(self.order)
 
-    @epoch.setter
-    def epoch(self, epoch: int) -> None:
-        self._passes.set_epoch(epoch)
+    def _plan_at(self, began: Cursor) -> Plan:
+        """That of a pass which began there."""
+        if self._rest and began.epoch == self._rest[0] and began.consumed >= self._rest[1].begin:
+            return self._rest[1]
+        return self._plan
 
-    def set_epoch(self, epoch: int) -> None:
-        """As DistributedSampler.set_epoch."""
-        self._passes.set_epoch(epoch)
+    def _current(self) -> tuple[int, Plan, int]:
+        """The epoch, and the plan and first step of its latest pass, or of the next one if there was none."""
+        began, _ = self.progress()
+        plan = self._plan_at(began)
+        return began.epoch, plan, plan.step_at(began.epoch, began.consumed)
+
+    def __len__(self) -> int:
+        return self.batches_from(self._passes.next_cursor(self._length))
+
+    def batches_from(self, began: Cursor) -> int:
+        """For loaders built on this one: how many batches this rank gets in a pass from there."""
+        plan = self._plan_at(began)
+        return max(0, plan.num_batches - plan.step_at(began.epoch, began.consumed))
+
+    def padding_in(self, began: Cursor, batch: int) -> int:
+        """For loaders built on this one: how many of the last draws of a batch of such a pass are padding: 0 or 1."""
+        plan = self._plan_at(began)
+        return plan.padding(plan.step_at(began.epoch, began.consumed) + batch)
+
+    def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
+        """For loaders built on this one: the state after so many of this rank's batches of a pass that began there."""
+        plan = self._plan_at(began)
+        step = plan.step_at(began.epoch, began.consumed) + batches
+        over = batches > 0 and step >= plan.num_batches
+        consumed = plan.consumed_before(began.epoch, plan.num_steps if over else step)
+        former = {"former_plans": [dict(part) for part in plan.former]}
+        return to_state(Cursor(began.epoch, consumed), self._facts(accumulation) | former)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As DistributedSampler.load_state_dict.
+
+        At another number of ranks, or of samples or tokens in a batch, what is left of the epoch is planned afresh: it
+        is sorted and cut into buckets as in a new sampler. Epochs after that are as if it had never been stopped.
+
+        At the same ones, nothing of all samples is looked at. For the rest of an epoch in which they changed, the state
+        has the chain of plans that it had, and each costs as much as to build a sampler of what was left.
+        """
+        self.load_from(state)
+
+    def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
+        """For loaders built on this one: load_state_dict with an accumulation to compare."""
+        cursor = from_state(state, self._facts(accumulation))
+        rest = self._plan
+        if 0 < cursor.consumed < self._length:
+            former = state["former_plans"]
+            here = cursor.consumed - sum(part["consumed"] for part in former)
+            latest = {name: state[name] for name in rest.sizes} | {"consumed": here}
+            rest = rest.resume(cursor.epoch, [*former, latest] if here else former)
+        self._passes.load(cursor)
+        self._rest = None if rest is self._plan else (cursor.epoch, rest)
+        if self._rest:
+            rest.warn_of_empty_ranks()
+
+    def _facts(self, accumulation: int | None) -> dict[str, Any]:
+        """What a state must agree with."""
+        return {
+            "order": self.order.name,
+            "order_digest": self.order.samples_digest,
+            "seed": self.seed % 2**64,
+            "length": len(self.order),
+            "uneven": self.uneven,
+            "num_replicas": self.num_replicas,
+            "batch_size": self.batch_size,
+            "max_tokens": self.max_tokens,
+            "accumulation": accumulation,
+        }
 
     def where(self, id: int) -> tuple[int, int, int] | None:  # noqa: A002 (the field's word)
         """Returns (rank, step, slot): who draws sample `id` in the current epoch, in which batch, at which place in it.
 
-        Without walking. None if no rank draws it. A sample that is drawn again as padding is found at its own place.
+        Without walking, but after a resume at another number of ranks, which looks through the ids that were left. None
+        if no rank draws it. A sample that is drawn again as padding is found at its own place.
 
         Raises:
             TypeError, ValueError: id is not an int in [0, len(lengths)).
         """
         id = _check.integer("id", id, 0, len(self.order) - 1)  # noqa: A001
-        step, bucket, place = self.order.locate(self.epoch, id)
-        if step < self._whole:
-            slot, rank = divmod(place % self.order.buckets[bucket].group, self.num_replicas)
-            return rank, step, slot
-        for number, last in enumerate(self._last):
-            if place in last:
-                slot, rank = divmod(place - last.start, self.num_replicas)
-                return rank, self._whole + number, slot
-        return None
+        epoch, plan, first = self._current()
+        found = plan.where(epoch, id)
+        return (found[0], found[1] - first, found[2]) if found and found[1] >= first else None
 
     def global_batch(self, step: int) -> npt.NDArray[np.int64]:
         """Returns the ids that all ranks together draw in one step of the current epoch, without walking there.
@@ -195,31 +217,42 @@ class LengthBucketBatchSampler(Sampler[Any]):
         Raises:
             TypeError, ValueError: step is not such an int.
         """
-        step = _check.integer("step", step, 0, max(0, self._whole + len(self._last) - 1))
-        parts = self._steps(self.epoch, step, step + 1)
-        return self.order.bucket_ids(self.epoch, *parts[0]) if parts else np.empty(0, np.int64)
+        epoch, plan, first = self._current()
+        step = first + _check.integer("step", step, 0, max(0, plan.num_steps - first - 1))
+        parts = plan.steps(epoch, step, step + 1)
+        return plan.global_batch(epoch, *parts[0]) if parts else np.empty(0, np.int64)
 
     def __iter__(self) -> Iterator[Any]:
         return self._passes.run(
             self._chunks,
-            length=len(self.order),
+            length=self._length,
             reshuffles=self.order.reshuffles,
             on_repeated_epoch=self.on_repeated_epoch,
         )
 
     def _chunks(self, cursor: Cursor) -> Iterator[Iterator[Any]]:
-        epoch = cursor.epoch
-        for start in range(0, len(self), STEPS):
-            parts = self._steps(epoch, start, min(start + STEPS, len(self)))
-            batches = (self.order.bucket_ids(epoch, bucket, self._mine(places)) for bucket, places in parts)
-            yield batches if self.as_array else (batch.tolist() for batch in batches)
+        epoch, plan = cursor.epoch, self._plan_at(cursor)
 
-    def _steps(self, epoch: int, start: int, stop: int) -> list[tuple[int, range]]:
-        """For each step in [start, stop) of an epoch the bucket, and all ranks' places in that."""
-        whole = self.order.steps(epoch, start, min(stop, self._whole))
-        last = self._last[max(0, start - self._whole) : max(0, stop - self._whole)]
-        return whole + [(len(self.order.buckets) - 1, places) for places in last]
+        def make(part: tuple[int, range]) -> Any:
+            batch = plan.batch(epoch, *part)
+            return batch if self.as_array else batch.tolist()
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy has passes of its own, so that its epoch is its own.
-        return {**self.__dict__, "_passes": copy.copy(self._passes)}
+        for start in range(plan.step_at(epoch, cursor.consumed), plan.num_batches, STEPS):
+            yield _Batches(plan.steps(epoch, start, min(start + STEPS, plan.num_batches)), make)
+
+
+class _Batches:
+    """As map(make, parts), which does not say how many are left."""
+
+    def __init__(self, parts: list[tuple[int, range]], make: Callable[[tuple[int, range]], Any]) -> None:
+        self._parts = iter(parts)
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._make(next(self._parts))
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._parts)

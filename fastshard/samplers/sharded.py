@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sized
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import Any, TypeGuard, TypeVar, get_args
 
-from torch.utils.data import RandomSampler, Sampler, SubsetRandomSampler, WeightedRandomSampler
+import numpy as np
+import torch
+from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from fastshard import _check
-from fastshard._warnings import EmptyRankWarning, warn
-from fastshard.cursor import Cursor
-from fastshard.samplers.distributed import ask_group
-from fastshard.samplers.passes import OnRepeatedEpoch, Passes
+from fastshard._warnings import EmptyRankWarning, StateMismatchError, warn
+from fastshard.cursor import Cursor, from_state, to_state
+from fastshard.orders.base import Order
+from fastshard.samplers.distributed import DistributedSampler, ask_group
+from fastshard.samplers.passes import OnRepeatedEpoch
+from fastshard.samplers.resuming import ResumingBatchSampler
 from fastshard.slicing import Slice, Uneven
 
 B = TypeVar("B")
 
 _RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+# What the batches depend on beside the samples, by the names that samplers have for it.
+_ARGUMENTS = ("batch_size", "max_tokens", "drop_last", "shuffle")
 _DEPTH = 10  # wrappers around wrappers, of which the last one has the ids
 
 
-class ShardedBatchSampler(Sampler[B]):
+class ShardedBatchSampler(ResumingBatchSampler[B]):
     """Gives each rank every P-th batch of a batch sampler, for a DataLoader's `batch_sampler=`.
 
     For batches that are made by a rule of their own: of one bucket, one class, one document. Rank r gets batches r,
@@ -31,6 +39,10 @@ class ShardedBatchSampler(Sampler[B]):
 
     In step t, each rank draws P batches from it, t*P to t*P + P - 1, and keeps its own. So whatever state the batch
     sampler has (a generator, say) stays the same on all ranks, also where an epoch is cut short.
+
+    A state counts batches of the batch sampler. To resume, each rank draws the consumed ones from it again and lets go
+    of them, which reads no data; what is left is dealt out afresh. So after a restart the batch sampler must give the
+    same batches for an epoch: it has a `set_epoch`, or no chance in it. Its own state is not to be loaded as well.
 
     Args:
         batch_sampler: a torch BatchSampler, or whatever can be iterated over once an epoch; with `len` or without.
@@ -70,6 +82,7 @@ class ShardedBatchSampler(Sampler[B]):
         uneven: Uneven = "pad",
         on_repeated_epoch: OnRepeatedEpoch = "warn",
     ) -> None:
+        super().__init__()
         num_replicas, rank = ask_group(num_replicas, rank)
         self.num_replicas = _check.integer("num_replicas", num_replicas, 1, _check.MAX_LENGTH)
         self.rank = _check.integer("rank", rank, 0, self.num_replicas - 1)
@@ -84,9 +97,10 @@ class ShardedBatchSampler(Sampler[B]):
         if self.num_replicas > 1:
             for part in self._parts():
                 _check_same_everywhere(part)
-        self._passes = Passes()
         self._told = 0
         self._slice: Slice | None = None
+        self._counted: tuple[int, int] | None = None  # the epoch that ended last, and its batches
+        self._padded: tuple[Cursor, Any] | None = None  # the pass that was padded last, and by what
         if _has_length(batch_sampler):
             len(self)
 
@@ -99,21 +113,142 @@ class ShardedBatchSampler(Sampler[B]):
         """
         if not _has_length(self.batch_sampler):
             raise TypeError(f"batch_sampler has no len, so its shares have none: {self.batch_sampler!r}")
+        share = self._share(self._passes.next_cursor(self._length))
+        assert share is not None
+        return share.num_samples
+
+    @property
+    def _length(self) -> int:
+        return _check.MAX_LENGTH  # another epoch may have more batches, and without len nobody knows how many
+
+    def _batches_in(self, epoch: int) -> int | None:
+        """Batches of an epoch; without len None, until its end has come."""
+        self._check_inner_place()
+        if not _has_length(self.batch_sampler):
+            return self._counted[1] if self._counted and self._counted[0] == epoch else None
         batches = len(self.batch_sampler)
         if batches == 0:
             raise ValueError("batch_sampler must have at least one batch, got len(batch_sampler)=0")
-        if self._slice is None or self._slice.length != batches:  # another epoch may have more
-            self._slice = Slice(batches, self.rank, self.num_replicas, self.uneven)
-        return self._slice.num_samples
+        return batches
 
-    @property
-    def epoch(self) -> int:
-        """The epoch that the next pass draws from; assigning to it is `set_epoch`."""
-        return self._passes.epoch
+    def _share(self, began: Cursor) -> Slice | None:
+        """This rank's slice of what was left when a pass began; None where nobody knows."""
+        batches = self._batches_in(began.epoch)
+        if not batches:
+            return None
+        start = min(began.consumed, batches)
+        if self._slice is None or (self._slice.length, self._slice.start) != (batches, start):
+            self._slice = Slice(batches, self.rank, self.num_replicas, self.uneven, start)
+        return self._slice
 
-    @epoch.setter
-    def epoch(self, epoch: int) -> None:
-        self.set_epoch(epoch)
+    def batches_from(self, began: Cursor) -> int | None:
+        """For loaders built on this one: how many batches this rank gets in a pass from there; None if unknown.
+
+        Without len it is known when the end of the epoch has come.
+        """
+        share = self._share(began)
+        if share is None:
+            return 0 if began.consumed == self._length else None
+        return share.num_samples
+
+    def padding_in(self, began: Cursor, batch: int) -> int:
+        """For loaders built on this one: how many samples of a drawn batch of such a pass are padding: all or none."""
+        share = self._share(began)
+        if not share or not share.num_padding or batch != share.num_samples - 1:
+            return 0
+        if self._padded is None or self._padded[0] != began:
+            raise ValueError(f"batch must be one that this sampler has drawn from {began}, got batch={batch}")
+        return len(self._padded[1])
+
+    def state_dict(self) -> dict[str, Any]:
+        """As DistributedSampler.state_dict, counting batches. With uneven="keep" let rank 0 save: it is the last one.
+
+        Raises:
+            TypeError: after a restart the batch sampler would give other batches.
+        """
+        return super().state_dict()
+
+    def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
+        """For loaders built on this one: the state after so many of this rank's batches of a pass that began there."""
+        self._check_repeatable()
+        share = self._share(began)
+        consumed = min(began.consumed + batches * self.num_replicas, share.length if share else self._length)
+        if share and batches >= share.num_samples and (batches or not share.total_size):
+            consumed = share.length  # also where the last ones are dropped: nobody comes for them
+        return to_state(Cursor(began.epoch, consumed), self._facts(share.length if share else None, accumulation))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As DistributedSampler.load_state_dict; a changed world size deals out afresh the batches that are left.
+
+        The first draw after it costs as much as to draw all consumed batches from the batch sampler.
+
+        Raises:
+            TypeError: state is no such dict, or after a restart the batch sampler gives other batches.
+            StateMismatchError, EpochChangedError: as there.
+        """
+        self.load_from(state)
+
+    def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
+        """For loaders built on this one: load_state_dict with an accumulation to compare."""
+        self._check_repeatable()
+        given = state if isinstance(state, Mapping) else {}
+        told = self._told
+        try:
+            if isinstance(given.get("epoch"), int):
+                self._tell(given["epoch"])  # how many batches it has may depend on it
+            length = self._batches_in(self._told) if _has_length(self.batch_sampler) else given.get("length")
+            cursor = from_state(state, self._facts(length, accumulation))
+            finished = length is not None and cursor.consumed >= length
+            self._passes.load(Cursor(cursor.epoch, self._length) if finished else cursor)
+        except Exception:
+            self._tell(told)
+            raise
+        self._counted = (cursor.epoch, length) if finished and length is not None else None
+
+    def _facts(self, length: int | None, accumulation: int | None) -> dict[str, Any]:
+        """What a state must agree with."""
+        parts = list(self._parts())
+        found = hashlib.blake2b(digest_size=8)
+        for part in parts:
+            known = [(name, value) for name in _ARGUMENTS if isinstance(value := getattr(part, name, None), int)]
+            order = getattr(part, "order", None)
+            what = (order.name, order.digest()) if isinstance(order, Order) else ()
+            found.update(repr((type(part).__name__, known, what)).encode())
+        sizes = {name: getattr(self.batch_sampler, name, None) for name in ("batch_size", "max_tokens")}
+        return {
+            "order": f"batches/{type(self.batch_sampler).__name__}",
+            "order_digest": found.hexdigest(),
+            "seed": next((seed % 2**64 for part in parts if isinstance(seed := getattr(part, "seed", None), int)), 0),
+            "length": length,
+            "uneven": self.uneven,
+            "num_replicas": self.num_replicas,
+            **{name: size if isinstance(size, int) else None for name, size in sizes.items()},
+            "accumulation": accumulation,
+        }
+
+    def _check_repeatable(self) -> None:
+        """Refuses to tell a place in an epoch that nobody can draw again."""
+        if self._inner_set_epoch() is not None:
+            return
+        for part in self._parts():
+            # numpy.random is named here, not above: numpy loads it with the first word, and it takes its time.
+            generators = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+            values = getattr(part, "__dict__", {}).values()
+            if isinstance(part, _RANDOM) or any(isinstance(value, generators) for value in values):
+                raise TypeError(
+                    f"after a restart batch_sampler would give other batches, so it has no state: a "
+                    f"{type(part).__name__} in it draws from a random generator, and nothing in it has a set_epoch; "
+                    "use a BatchSampler over DistributedSampler(dataset, num_replicas=1, rank=0)"
+                )
+
+    def _check_inner_place(self) -> None:
+        """What was loaded into a sampler within would be skipped by that one, and here again."""
+        for part in self._parts():
+            if isinstance(part, DistributedSampler | ResumingBatchSampler) and (began := part.progress()[0]).consumed:
+                raise StateMismatchError(
+                    f"batch_sampler holds a {type(part).__name__} into which a state was loaded, of epoch "
+                    f"{began.epoch} and consumed={began.consumed}: load the state of the {type(self).__name__} alone"
+                )
 
     def set_epoch(self, epoch: int) -> None:
         """As DistributedSampler.set_epoch, and passes the epoch on to the batch sampler, or else the sampler in it."""
@@ -124,18 +259,30 @@ class ShardedBatchSampler(Sampler[B]):
         reshuffles = self._inner_set_epoch() is not None and not any(
             getattr(part, "shuffle", True) is False for part in self._parts()
         )
-        return self._passes.run(self._chunks, length=1, reshuffles=reshuffles, on_repeated_epoch=self.on_repeated_epoch)
+        return self._passes.run(
+            self._chunks, length=self._length, reshuffles=reshuffles, on_repeated_epoch=self.on_repeated_epoch
+        )
 
     def _chunks(self, cursor: Cursor) -> Iterator[list[B]]:
         epoch = cursor.epoch
         if epoch != self._told:  # on_repeated_epoch="advance"
             self._tell(epoch)
+        self._check_inner_place()
+        if cursor.consumed == self._length:
+            return
         batches = iter(self.batch_sampler)
-        first = group = list(islice(batches, self.num_replicas))
+        first = list(islice(batches, min(cursor.consumed, self.num_replicas)))
+        before = len(first) + sum(1 for _ in islice(batches, cursor.consumed - len(first)))
+        group = list(islice(batches, self.num_replicas))
+        first += group  # at least P, or all: what there is to pad with
+        given = 0
         while len(group) == self.num_replicas:
+            given += 1
             yield [group[self.rank]]
             group = list(islice(batches, self.num_replicas))
-        if group and group is first and self.uneven != "pad" and not _has_length(self.batch_sampler):
+        before += given * self.num_replicas
+        self._counted = epoch, before + len(group)
+        if group and not given and self.uneven != "pad" and not _has_length(self.batch_sampler):
             empty = self.num_replicas - (len(group) if self.uneven == "keep" else 0)
             warn(
                 f"{empty} of {self.num_replicas} ranks get no batch: batch_sampler gave {len(group)} and "
@@ -146,8 +293,10 @@ class ShardedBatchSampler(Sampler[B]):
             if self.rank < len(group):
                 yield [group[self.rank]]
             elif self.uneven == "pad":
+                padding = first[(before + self.rank) % (before + len(group))]
+                self._padded = cursor, padding
                 # A copy: who changes a batch in place must not change what another step gets.
-                yield [copy.copy(first[(self.rank - len(group)) % len(first)])]
+                yield [copy.copy(padding)]
 
     def _tell(self, epoch: int) -> None:
         self._told = epoch
@@ -169,10 +318,6 @@ class ShardedBatchSampler(Sampler[B]):
             part = getattr(part, "sampler", None) if inner is None else inner
             if part is None:
                 return
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy has passes of its own, so that its epoch is its own.
-        return {**self.__dict__, "_passes": copy.copy(self._passes)}
 
 
 def _has_length(batch_sampler: object) -> TypeGuard[Sized]:

@@ -147,7 +147,7 @@ def test_any_step_is_known_without_walking_there(lengths, sizes, num_replicas, o
         if where is not None:
             rank, step, slot = where
             assert (
-                list(ranks[rank].order.bucket_ids(epoch, *asked._steps(epoch, step, step + 1)[0]))[
+                list(ranks[rank].order.bucket_ids(epoch, *asked._plan.steps(epoch, step, step + 1)[0]))[
                     rank + slot * num_replicas
                 ]
                 == sample
