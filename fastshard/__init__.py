@@ -7,10 +7,12 @@ from fastshard._warnings import (
     EpochChangedError,
     EpochChangedWarning,
     GlobalBatchChangedWarning,
+    LedgerError,
     RepeatedEpochError,
     RepeatedEpochWarning,
     StateMismatchError,
 )
+from fastshard.ledger import Ledger, LedgerReport, RangeExpected
 from fastshard.samplers import (
     DistributedBatchSampler,
     DistributedSampler,
@@ -29,7 +31,11 @@ __all__ = [
     "EpochChangedError",
     "EpochChangedWarning",
     "GlobalBatchChangedWarning",
+    "Ledger",
+    "LedgerError",
+    "LedgerReport",
     "LengthBucketBatchSampler",
+    "RangeExpected",
     "RepeatedEpochError",
     "RepeatedEpochWarning",
     "ShardedBatchSampler",
