@@ -19,12 +19,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from fastshard.ledger import RangeExpected
 from tqdm import tqdm
 
 import fastshard
 from bench import machine
 from fastshard import orders
+from fastshard.ledger import RangeExpected
 from fastshard.slicing import Slice
 
 SEED = 5

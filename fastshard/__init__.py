@@ -7,10 +7,12 @@ from fastshard._warnings import (
     EpochChangedError,
     EpochChangedWarning,
     GlobalBatchChangedWarning,
+    LedgerError,
     RepeatedEpochError,
     RepeatedEpochWarning,
     StateMismatchError,
 )
+from fastshard.ledger import Ledger, LedgerReport, RangeExpected
 from fastshard.loader import DataLoader
 from fastshard.samplers import (
     DistributedBatchSampler,
@@ -31,7 +33,11 @@ __all__ = [
     "EpochChangedError",
     "EpochChangedWarning",
     "GlobalBatchChangedWarning",
+    "Ledger",
+    "LedgerError",
+    "LedgerReport",
     "LengthBucketBatchSampler",
+    "RangeExpected",
     "RepeatedEpochError",
     "RepeatedEpochWarning",
     "ShardedBatchSampler",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 
 
 class EmptyRankWarning(UserWarning):
@@ -28,6 +29,30 @@ class EpochChangedWarning(UserWarning):
 
 class StateMismatchError(ValueError):
     """A state was loaded into a run whose order, or batch size, is another one."""
+
+
+class LedgerError(RuntimeError):
+    """All ranks together did not draw what they should, or their accounts can't be added up. Raised on every rank.
+
+    Attributes:
+        missing: with Ledger(exact=True) the first samples that came less often than they should, at most 1,000.
+        doubled: with Ledger(exact=True) the first samples that came too often, at most 1,000.
+        num_missing: how many there are of the former.
+        num_doubled: how many there are of the latter.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        missing: Sequence[int] = (),
+        doubled: Sequence[int] = (),
+        num_missing: int = 0,
+        num_doubled: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.missing, self.doubled = list(missing), list(doubled)
+        self.num_missing, self.num_doubled = num_missing, num_doubled
 
 
 class GlobalBatchChangedWarning(UserWarning):

@@ -88,6 +88,11 @@ class Slice:
             )
 
     @property
+    def most_samples(self) -> int:
+        """`num_samples` of the rank that has most, which is rank 0."""
+        return -(-self.total_size // self.num_replicas)
+
+    @property
     def positions(self) -> tuple[int, int, int]:
         """The positions as (start, stop, step), for `range` or `Order.indices`; padded ones are >= length."""
         first = self.start + self.rank

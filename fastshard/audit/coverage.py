@@ -135,7 +135,7 @@ def problems(epochs: Iterable[Coverage]) -> list[str]:
         ([epoch.only_padded for epoch in epochs], "seen as padding only"),
     ]:
         if any(counts):
-            found.append(f"{_count(filter(None, counts), 'sample')} {what} in {_name_epochs(counts)}")
+            found.append(f"{count_of(filter(None, counts), 'sample')} {what} in {_name_epochs(counts)}")
     repeats = repeated_orders(epochs)
     if any(repeats):
         found.append(f"the order of an earlier epoch in {_name_epochs(repeats)}")
@@ -191,9 +191,13 @@ _COLUMNS = (
 
 
 def _all_right(epochs: Sequence[Coverage]) -> str:
-    padded = _count((epoch.padded for epoch in epochs), "padded draw")
-    once = f"every one of the {_count([epochs[0].num_samples], 'sample')} exactly once, {padded}"
+    once = all_exactly_once(epochs[0].num_samples, (epoch.padded for epoch in epochs))
     return once if len(epochs) == 1 else f"{once}, in each of {len(epochs):,} epochs; no order repeated"
+
+
+def all_exactly_once(num_samples: int, padded: Iterable[int]) -> str:
+    """Says that every sample came exactly once, and how many draws of each epoch were padding; for the ledger too."""
+    return f"every one of the {count_of([num_samples], 'sample')} exactly once, {count_of(padded, 'padded draw')}"
 
 
 def _checked(rank: int, drawn: npt.ArrayLike, num_samples: int) -> npt.NDArray[np.int64]:
@@ -229,7 +233,7 @@ def _digest(ranks: Iterable[npt.NDArray[np.int64]]) -> bytes:
     return digest.digest()
 
 
-def _count(numbers: Iterable[int], noun: str) -> str:
+def count_of(numbers: Iterable[int], noun: str) -> str:
     """Says "1 sample" or "20 samples", and "20 to 30 samples" where the numbers differ."""
     each = sorted(set(numbers))
     span = " to ".join(f"{number:,}" for number in dict.fromkeys([each[0], each[-1]]))

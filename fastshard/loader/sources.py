@@ -12,7 +12,7 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch.distributed as dist
-from torch.utils.data import BatchSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import BatchSampler
 
 from fastshard import _check
 from fastshard.cursor import Cursor, from_state, to_state
@@ -21,6 +21,8 @@ from fastshard.samplers.batch import DistributedBatchSampler
 from fastshard.samplers.batching import Batching
 from fastshard.samplers.distributed import CHUNK, DistributedSampler
 from fastshard.samplers.passes import OnRepeatedEpoch, Passes
+from fastshard.samplers.resuming import ResumingBatchSampler
+from fastshard.samplers.sharded import check_repeatable, has_length, part_with_epochs, parts_of
 
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset
@@ -67,6 +69,8 @@ def of_indices(sampler: Any, batch_sampler: Any) -> Source | None:
     if batch_sampler is None:
         ours = _sampler_of_ours(sampler)
         return None if ours is None else Batching(ours, 1, drop_last=False)
+    if isinstance(batch_sampler, ResumingBatchSampler):
+        return batch_sampler
     if isinstance(batch_sampler, DistributedBatchSampler):
         return batch_sampler.batching
     if type(batch_sampler) is BatchSampler:
@@ -198,13 +202,12 @@ class Indices(Replayed):
     def __init__(self, items: Any, batch_size: int | None) -> None:
         super().__init__(batch_size)
         self._items = items
-        # Who has epochs is asked for one before each pass, by the training loop.
-        self._parts = [part for part in parts_of(items) if callable(getattr(part, "set_epoch", None))]
+        self._with_epochs = part_with_epochs(items)
 
     @property
     def order(self) -> tuple[str, str, int | None]:
         """As Replayed.order."""
-        _check_repeatable(self._items)
+        check_repeatable(self._items)
         seed = next((part.seed for part in parts_of(self._items) if isinstance(getattr(part, "seed", None), int)), None)
         names = "/".join(type(part).__name__ for part in parts_of(self._items))
         return (
@@ -215,13 +218,13 @@ class Indices(Replayed):
 
     def set_epoch(self, epoch: int) -> None:
         """Tells the sampler, or the one in it."""
-        for part in self._parts[:1]:
-            part.set_epoch(epoch)
+        if self._with_epochs is not None:
+            self._with_epochs.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        for part in self._parts[:1]:
-            self.passes.set_epoch(getattr(part, "epoch", self.passes.epoch))
-        return self.run(self._chunks, has_epochs=bool(self._parts))
+        if self._with_epochs is not None:  # chosen by the training loop, before each pass
+            self.passes.set_epoch(getattr(self._with_epochs, "epoch", self.passes.epoch))
+        return self.run(self._chunks, has_epochs=self._with_epochs is not None)
 
     def _chunks(self, cursor: Cursor) -> Iterator[Iterable[Any]]:
         if cursor.consumed < self.length:
@@ -234,34 +237,3 @@ class Indices(Replayed):
     def batches_from(self, began: Cursor) -> int | None:
         """As Source.batches_from."""
         return max(0, len(self) - began.consumed) if has_length(self._items) else None
-
-
-def parts_of(items: Any) -> Iterator[Any]:
-    """The batch sampler, the sampler in it, and so on."""
-    for _ in range(10):
-        yield items
-        inner = getattr(items, "batch_sampler", None)
-        items = getattr(items, "sampler", None) if inner is None else inner
-        if items is None:
-            return
-
-
-def has_length(items: Any) -> bool:
-    """Whether `len` works."""
-    try:
-        len(items)
-    except (TypeError, NotImplementedError):
-        return False
-    return True
-
-
-_RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-
-
-def _check_repeatable(items: Any) -> None:
-    for part in parts_of(items):
-        if isinstance(part, _RANDOM):
-            raise TypeError(
-                f"a {type(part).__name__} draws from a random state that a later run does not have, so nobody can go "
-                "on in its order; give the loader shuffle=True and no sampler, or a sampler of fastshard's"
-            )

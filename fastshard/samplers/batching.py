@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ class Batching:
     def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
         """The state after so many batches of a pass that began there."""
         share = self.sampler.share(began.consumed)
-        # After the last batch of a pass with drop_last, what is left is dropped.
-        draws = share.num_samples if batches >= self.batches_in(share) else batches * self.batch_size
+        # After the last batch of a pass with drop_last, what is left is dropped; by rank 0, who gets no fewer.
+        over = batches >= self.batches_in(replace(share, rank=0))
+        draws = share.most_samples if over else batches * self.batch_size
         return self.sampler.state_after(began, draws, self.batch_size, accumulation)
 
     def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:

@@ -147,8 +147,7 @@ class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
         """For loaders built on this one: the state after so many of this rank's batches of a pass that began there."""
         plan = self._plan_at(began)
         step = plan.step_at(began.epoch, began.consumed) + batches
-        over = batches > 0 and step >= plan.num_batches
-        consumed = plan.consumed_before(began.epoch, plan.num_steps if over else step)
+        consumed = plan.consumed_before(began.epoch, step)
         former = {"former_plans": [dict(part) for part in plan.former]}
         return to_state(Cursor(began.epoch, consumed), self._facts(accumulation) | former)
 

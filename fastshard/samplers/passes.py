@@ -78,9 +78,14 @@ class Passes:
         return Cursor(self._epoch, length) if self._asked else Cursor(self._epoch + 1)
 
     def progress(self, length: int) -> tuple[Cursor, int]:
-        """Where the latest pass over the epoch began, or else the next one would, and how many items it has given."""
+        """Where the latest pass over the epoch began, or else the next one would, and how many items it has given.
+
+        After its end that is 2^63 - 1: who was told that nothing is left has all behind it, also where others get more.
+        """
         latest = self._latest_of_epoch()
-        return (self._place(length), 0) if latest is None else (latest.began, latest.given())
+        if latest is None:
+            return self._place(length), 0
+        return latest.began, _check.MAX_LENGTH if latest.drawn else latest.given()
 
     def delivered(self, length: int) -> tuple[Cursor, int]:
         """As progress, counting the batches that a loader handed out of what it drew; 0 where none counts them."""

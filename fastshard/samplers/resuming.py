@@ -25,6 +25,16 @@ class ResumingBatchSampler(Sampler[B], abc.ABC):
         self._passes = Passes()
 
     @property
+    def passes(self) -> Passes:
+        """For loaders built on this one."""
+        return self._passes
+
+    @property
+    def length(self) -> int:
+        """For loaders built on this one: where a cursor's `consumed` counts as finished."""
+        return self._length
+
+    @property
     @abc.abstractmethod
     def _length(self) -> int:
         """Where a cursor's `consumed` counts as finished."""

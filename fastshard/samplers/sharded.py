@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import Any, TypeGuard, TypeVar, get_args
 
@@ -95,13 +95,13 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
             )
         self.batch_sampler = batch_sampler
         if self.num_replicas > 1:
-            for part in self._parts():
+            for part in parts_of(self.batch_sampler):
                 _check_same_everywhere(part)
         self._told = 0
         self._slice: Slice | None = None
         self._counted: tuple[int, int] | None = None  # the epoch that ended last, and its batches
         self._padded: tuple[Cursor, Any] | None = None  # the pass that was padded last, and by what
-        if _has_length(batch_sampler):
+        if has_length(batch_sampler):
             len(self)
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
             TypeError: batch_sampler has no len.
             ValueError: batch_sampler has no batch.
         """
-        if not _has_length(self.batch_sampler):
+        if not has_length(self.batch_sampler):
             raise TypeError(f"batch_sampler has no len, so its shares have none: {self.batch_sampler!r}")
         share = self._share(self._passes.next_cursor(self._length))
         assert share is not None
@@ -124,7 +124,7 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
     def _batches_in(self, epoch: int) -> int | None:
         """Batches of an epoch; without len None, until its end has come."""
         self._check_inner_place()
-        if not _has_length(self.batch_sampler):
+        if not has_length(self.batch_sampler):
             return self._counted[1] if self._counted and self._counted[0] == epoch else None
         batches = len(self.batch_sampler)
         if batches == 0:
@@ -170,10 +170,10 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
 
     def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
         """For loaders built on this one: the state after so many of this rank's batches of a pass that began there."""
-        self._check_repeatable()
+        check_repeatable(self.batch_sampler)
         share = self._share(began)
         consumed = min(began.consumed + batches * self.num_replicas, share.length if share else self._length)
-        if share and batches >= share.num_samples and (batches or not share.total_size):
+        if share and batches >= share.most_samples:
             consumed = share.length  # also where the last ones are dropped: nobody comes for them
         return to_state(Cursor(began.epoch, consumed), self._facts(share.length if share else None, accumulation))
 
@@ -190,13 +190,13 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
 
     def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
         """For loaders built on this one: load_state_dict with an accumulation to compare."""
-        self._check_repeatable()
+        check_repeatable(self.batch_sampler)
         given = state if isinstance(state, Mapping) else {}
         told = self._told
         try:
             if isinstance(given.get("epoch"), int):
                 self._tell(given["epoch"])  # how many batches it has may depend on it
-            length = self._batches_in(self._told) if _has_length(self.batch_sampler) else given.get("length")
+            length = self._batches_in(self._told) if has_length(self.batch_sampler) else given.get("length")
             cursor = from_state(state, self._facts(length, accumulation))
             finished = length is not None and cursor.consumed >= length
             self._passes.load(Cursor(cursor.epoch, self._length) if finished else cursor)
@@ -207,7 +207,7 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
 
     def _facts(self, length: int | None, accumulation: int | None) -> dict[str, Any]:
         """What a state must agree with."""
-        parts = list(self._parts())
+        parts = list(parts_of(self.batch_sampler))
         found = hashlib.blake2b(digest_size=8)
         for part in parts:
             known = [(name, value) for name in _ARGUMENTS if isinstance(value := getattr(part, name, None), int)]
@@ -226,24 +226,9 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
             "accumulation": accumulation,
         }
 
-    def _check_repeatable(self) -> None:
-        """Refuses to tell a place in an epoch that nobody can draw again."""
-        if self._inner_set_epoch() is not None:
-            return
-        for part in self._parts():
-            # numpy.random is named here, not above: numpy loads it with the first word, and it takes its time.
-            generators = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
-            values = getattr(part, "__dict__", {}).values()
-            if isinstance(part, _RANDOM) or any(isinstance(value, generators) for value in values):
-                raise TypeError(
-                    f"after a restart batch_sampler would give other batches, so it has no state: a "
-                    f"{type(part).__name__} in it draws from a random generator, and nothing in it has a set_epoch; "
-                    "use a BatchSampler over DistributedSampler(dataset, num_replicas=1, rank=0)"
-                )
-
     def _check_inner_place(self) -> None:
         """What was loaded into a sampler within would be skipped by that one, and here again."""
-        for part in self._parts():
+        for part in parts_of(self.batch_sampler):
             if isinstance(part, DistributedSampler | ResumingBatchSampler) and (began := part.progress()[0]).consumed:
                 raise StateMismatchError(
                     f"batch_sampler holds a {type(part).__name__} into which a state was loaded, of epoch "
@@ -256,8 +241,8 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
         self._tell(self._passes.epoch)
 
     def __iter__(self) -> Iterator[B]:
-        reshuffles = self._inner_set_epoch() is not None and not any(
-            getattr(part, "shuffle", True) is False for part in self._parts()
+        reshuffles = part_with_epochs(self.batch_sampler) is not None and not any(
+            getattr(part, "shuffle", True) is False for part in parts_of(self.batch_sampler)
         )
         return self._passes.run(
             self._chunks, length=self._length, reshuffles=reshuffles, on_repeated_epoch=self.on_repeated_epoch
@@ -282,7 +267,7 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
             group = list(islice(batches, self.num_replicas))
         before += given * self.num_replicas
         self._counted = epoch, before + len(group)
-        if group and not given and self.uneven != "pad" and not _has_length(self.batch_sampler):
+        if group and not given and self.uneven != "pad" and not has_length(self.batch_sampler):
             empty = self.num_replicas - (len(group) if self.uneven == "keep" else 0)
             warn(
                 f"{empty} of {self.num_replicas} ranks get no batch: batch_sampler gave {len(group)} and "
@@ -300,27 +285,46 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
 
     def _tell(self, epoch: int) -> None:
         self._told = epoch
-        inner = self._inner_set_epoch()
+        inner = part_with_epochs(self.batch_sampler)
         if inner is not None:
-            inner(epoch)
-
-    def _inner_set_epoch(self) -> Callable[[int], object] | None:
-        """The outermost set_epoch; to pass the epoch further in is that one's business."""
-        return next((part.set_epoch for part in self._parts() if callable(getattr(part, "set_epoch", None))), None)
-
-    def _parts(self) -> Iterator[Any]:
-        """The batch sampler, the sampler in it, and so on."""
-        part: Any = self.batch_sampler
-        for _ in range(_DEPTH):
-            yield part
-            # None alone says that there is no further part: to ask whether it is true would ask for its len.
-            inner = getattr(part, "batch_sampler", None)
-            part = getattr(part, "sampler", None) if inner is None else inner
-            if part is None:
-                return
+            inner.set_epoch(epoch)
 
 
-def _has_length(batch_sampler: object) -> TypeGuard[Sized]:
+def parts_of(batch_sampler: Any) -> Iterator[Any]:
+    """The batch sampler, the sampler in it, and so on."""
+    part = batch_sampler
+    for _ in range(_DEPTH):
+        yield part
+        # None alone says that there is no further part: to ask whether it is true would ask for its len.
+        inner = getattr(part, "batch_sampler", None)
+        part = getattr(part, "sampler", None) if inner is None else inner
+        if part is None:
+            return
+
+
+def part_with_epochs(batch_sampler: Any) -> Any | None:
+    """The outermost part with a set_epoch; to pass the epoch further in is that one's business."""
+    return next((part for part in parts_of(batch_sampler) if callable(getattr(part, "set_epoch", None))), None)
+
+
+def check_repeatable(batch_sampler: Any) -> None:
+    """Refuses to tell a place in an epoch that nobody can draw again."""
+    if part_with_epochs(batch_sampler) is not None:
+        return
+    for part in parts_of(batch_sampler):
+        # numpy.random is named here, not above: numpy loads it with the first word, and it takes its time.
+        generators = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+        values = getattr(part, "__dict__", {}).values()
+        if isinstance(part, _RANDOM) or any(isinstance(value, generators) for value in values):
+            raise TypeError(
+                f"after a restart a {type(part).__name__} would give other samples, because it draws from a random "
+                "generator, and nothing has a set_epoch; so there is no state. Use DistributedSampler, for one rank "
+                "with num_replicas=1, rank=0"
+            )
+
+
+def has_length(batch_sampler: object) -> TypeGuard[Sized]:
+    """Whether `len` works."""
     if not isinstance(batch_sampler, Sized):
         return False
     try:

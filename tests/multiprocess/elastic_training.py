@@ -3,8 +3,8 @@
     torchrun ... elastic_training.py FOLDER LAUNCH NUM_WORKERS CONTEXT
 
 FOLDER/plan.json says what to train and when to be killed: by "LAUNCH.RESTART" the rank that kills itself, in which of
-its steps, and at which point of it. Each rank appends what it does to FOLDER/rankR.jsonl, a line with one write, so that
-a kill leaves whole lines.
+its steps, and at which point of it. Each rank appends what it does to FOLDER/rankR.jsonl, a line with one write, so
+that a kill leaves whole lines.
 """
 
 import faulthandler

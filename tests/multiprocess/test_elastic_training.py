@@ -1,5 +1,6 @@
 """A job is killed with SIGKILL two dozen times, comes back, also at other world sizes, and sees every sample once."""
 
+import itertools
 import json
 import random
 import sys
@@ -36,7 +37,13 @@ def run_job(folder, launches, kills, num_workers, context, epochs):
     for rank_step_point in schedule.values():
         if rank_step_point[2] == "in the save":  # which rank 0 makes, in each third step
             rank_step_point[:2] = 0, SAVE_EVERY
-    plan = {"length": LENGTH, "global_batch": GLOBAL_BATCH, "save_every": SAVE_EVERY, "epochs": epochs, "kills": schedule}
+    plan = {
+        "length": LENGTH,
+        "global_batch": GLOBAL_BATCH,
+        "save_every": SAVE_EVERY,
+        "epochs": epochs,
+        "kills": schedule,
+    }
     (folder / "plan.json").write_text(json.dumps(plan))
     for launch, world in enumerate(launches):
         last = launch == len(launches) - 1
@@ -70,7 +77,7 @@ def check_history(ranks, epochs):
     """Holds what was written down against what must have happened; returns how many steps were made more than once."""
     starts = starts_of(ranks)
     names = list(starts)
-    ends = {name: starts[after] for name, after in zip(names, names[1:], strict=False)} | {names[-1]: [epochs, 0]}
+    ends = {name: starts[after] for name, after in itertools.pairwise(names)} | {names[-1]: [epochs, 0]}
     saved = [line["saved"] for line in ranks[0] if "saved" in line]
     assert all(place in [[0, 0], *saved] for place in starts.values()), "a run begins where a checkpoint was written"
 
@@ -87,7 +94,10 @@ def check_history(ranks, epochs):
                 first = before[1] if before[0] == epoch else 0
                 order = orders.Shuffled(LENGTH, 7).indices(epoch).tolist()
                 each = GLOBAL_BATCH // replicas
-                assert line["ids"] == (order[first:] + order)[rank::replicas][: min(each, -(-(LENGTH - first) // replicas))]
+                assert (
+                    line["ids"]
+                    == (order[first:] + order)[rank::replicas][: min(each, -(-(LENGTH - first) // replicas))]
+                )
                 before = [epoch, consumed]
                 made.setdefault((epoch, consumed), set()).add(name)
                 if [epoch, consumed] <= ends[name]:

@@ -229,12 +229,12 @@ def test_copies_and_pickles_know_the_place():
     assert [other.state_dict()["consumed"] for other in (sampler, *copies)] == [10, 8, 8]
 
 
-def test_a_new_pass_over_the_same_epoch_begins_where_the_epoch_was_resumed():
+def test_a_resumed_place_is_kept_until_what_was_left_has_been_seen():
     sampler = shard(SizedBatches(20), state=shard(SizedBatches(20)).state_at(3))
-    first = list(sampler)
+    next(iter(sampler))
     with pytest.warns(RepeatedEpochWarning):
-        assert list(sampler) == first
-    assert numbers(first) == list(range(7, 20, 2))
+        assert numbers(list(sampler)) == list(range(7, 20, 2))
+    assert numbers(list(sampler)) == list(range(1, 20, 2))
 
 
 def test_samplers_within_go_on_in_the_epoch_of_the_state_and_at_another_world_size():
@@ -308,8 +308,7 @@ def test_chance_that_nobody_can_repeat_has_no_state(inner):
     for ask in (sampler.state_dict, lambda: sampler.state_at(1), lambda: sampler.load_state_dict({})):
         with pytest.raises(
             TypeError,
-            match=r"draws from a random generator.*set_epoch; use a BatchSampler over DistributedSampler\(dataset, "
-            r"num_replicas=1, rank=0\)",
+            match=r"draws from a random generator.*set_epoch.* Use DistributedSampler, .* num_replicas=1, rank=0",
         ):
             ask()
     assert len(list(sampler)) >= 2
