@@ -74,12 +74,15 @@ class Costs:
 
 
 def plan(samples: int, most_ranks: int, stops: int) -> Iterator[Stretch]:
-    """An epoch in `stops` + 1 stretches, of random world sizes, batch sizes and lengths."""
+    """An epoch in `stops` + 1 stretches, of random world sizes, batch sizes and lengths; in fewer if steps are long."""
     rng = random.Random(SEED)
     cuts = sorted(rng.sample(range(1, samples), stops))
     start = 0
     for cut in [*cuts, None]:
-        num_replicas = min(most_ranks, round(2 ** rng.uniform(0, most_ranks.bit_length() - 1)))
+        # All of them first, then as often a few as many.
+        num_replicas = (
+            most_ranks if not start else rng.choice([round(most_ranks ** rng.random()), rng.randint(1, most_ranks)])
+        )
         batch_size = rng.choice(BATCH_SIZES)
         steps = None if cut is None else max(1, (cut - start) // (num_replicas * batch_size))
         stretch = Stretch(start, num_replicas, batch_size, steps)

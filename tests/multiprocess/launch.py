@@ -58,13 +58,18 @@ def run_ranks(job, world_size, folder, *args, timeout_s=60):
     return [pickle.loads(_result(folder, rank).read_bytes()) for rank in range(world_size)]
 
 
-def run_command(command, timeout_s=120):
+def run_command(command, timeout_s=120, **variables):
     """Runs a command that may start processes of its own; returns it completed, with `stdout` and `stderr` as text.
+
+    Args:
+        command: the program and its arguments.
+        timeout_s: seconds until it must have ended.
+        variables: of its environment, beside this process's own.
 
     Raises:
         AssertionError: it was not done in time; the message has its output and the stacks of its processes.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **variables}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
