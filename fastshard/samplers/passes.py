@@ -10,10 +10,10 @@ told by what is left of it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from operator import length_hint
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from fastshard import _check
 from fastshard._warnings import (
@@ -29,6 +29,7 @@ from fastshard.samplers.prefetching import Loader, drawing_loader
 OnRepeatedEpoch = Literal["warn", "error", "advance", "ignore"]
 
 T = TypeVar("T")
+StateAfter = Callable[[Cursor, int], "dict[str, Any]"]
 
 
 class Passes:
@@ -37,7 +38,8 @@ class Passes:
     def __init__(self) -> None:
         self._epoch = 0
         self._resumed = Cursor()  # where the epoch that was loaded last goes on
-        self._asked = False  # whether set_epoch was called since
+        self._asked = False  # whether set_epoch was called since, or for it
+        self._unused = False  # whether set_epoch was called and no pass began since
         self._latest: _Pass | None = None  # the last one that began
         self._ended = 0  # passes over this epoch that began and are over, finished or abandoned
         self._running: list[_Pass] = []
@@ -60,7 +62,7 @@ class Passes:
         if epoch != self._epoch:
             self._latest = None
         self._epoch = epoch
-        self._asked = True
+        self._asked = self._unused = True
         self._ended = 0
 
     def next_cursor(self, length: int) -> Cursor:
@@ -75,6 +77,18 @@ class Passes:
             return resumed
         return Cursor(self._epoch, length) if self._asked else Cursor(self._epoch + 1)
 
+    def coming_cursor(self, length: int, on_repeated_epoch: OnRepeatedEpoch) -> Cursor:
+        """As next_cursor, with the advance that the next pass would make first."""
+        if self._ended and on_repeated_epoch == "advance":
+            return Cursor(self._epoch + 1)
+        return self.next_cursor(length)
+
+    def loaded_cursor(self, length: int) -> Cursor | None:
+        """The place that was loaded last, be it the epoch's end; None if the epoch is another one by now."""
+        if self._resumed.epoch != self._epoch:
+            return None
+        return Cursor(self._epoch, min(self._resumed.consumed, length))
+
     def progress(self, length: int) -> tuple[Cursor, int]:
         """Where the latest pass over the epoch began, or else the next one would, and how many items it has given."""
         latest = self._latest
@@ -82,10 +96,7 @@ class Passes:
             latest = next((running for running in reversed(self._running) if running.is_over(self._epoch)), None)
         if latest is not None and latest.epoch == self._epoch:
             return latest.began, latest.given()
-        resumed = self._resumed
-        if resumed.epoch == self._epoch:
-            return Cursor(self._epoch, min(resumed.consumed, length)), 0
-        return Cursor(self._epoch), 0
+        return self.loaded_cursor(length) or Cursor(self._epoch), 0
 
     def load(self, cursor: Cursor) -> None:
         """Goes on from `cursor`. Passes that are running, from anywhere, raise EpochChangedError if they draw again."""
@@ -95,9 +106,10 @@ class Passes:
             self._fetched = None
         for running in self._running:
             running.overtake(what)
+        # Loaders that load when iteration begins, as torchdata's, do so after the set_epoch that was meant for it.
+        self._asked = self._unused = self._unused and cursor.epoch == self._epoch
         self._epoch = cursor.epoch
         self._resumed = cursor
-        self._asked = False
         self._latest = None
         self._ended = 0
         self._warned = False
@@ -109,6 +121,8 @@ class Passes:
         length: int,
         reshuffles: bool,
         on_repeated_epoch: OnRepeatedEpoch,
+        state_after: StateAfter | None = None,
+        load: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> Iterator[T]:
         """Returns an iterator over the items of `chunks(cursor)`.
 
@@ -117,20 +131,30 @@ class Passes:
             length: positions in an epoch.
             reshuffles: whether another epoch would be another order; if not, repeating one is no mistake.
             on_repeated_epoch: as for DistributedSampler.
+            state_after: makes the iterator a `Draws`: the state after so many items of a pass that began at a cursor.
+            load: what loads such a state, and calls `load` here.
         """
-        return chain.from_iterable(self._chunks(chunks, length, on_repeated_epoch if reshuffles else "ignore"))
+        ticket = _Ticket(self, length, on_repeated_epoch if reshuffles else "ignore")
+        items = self._chunks(ticket, chunks)
+        if state_after is None or load is None:
+            return chain.from_iterable(items)
+        draws = cast("Draws[T]", Draws.from_iterable(items))
+        draws.ticket, draws.state_after, draws.load = ticket, state_after, load
+        return draws
 
-    def _chunks(
-        self, chunks: Callable[[Cursor], Iterable[Iterable[T]]], length: int, on_repeated_epoch: OnRepeatedEpoch
-    ) -> Iterator[Iterator[T]]:
+    def _chunks(self, ticket: _Ticket, chunks: Callable[[Cursor], Iterable[Iterable[T]]]) -> Iterator[Iterator[T]]:
         loader = drawing_loader()
-        # Two iterators side by side are no repetition. Two loaders' are: `it = iter(loader)` makes the new one, whose
-        # workers draw at once, before it lets go of the old one.
-        if self._ended or (loader and any(running.loader for running in self._running)):
-            self._repeat(on_repeated_epoch)
-        began = self.next_cursor(length)
+        began = ticket.loaded_place()
+        over = began is not None and began.consumed >= ticket.length
+        if began is None:
+            # Two iterators side by side are no repetition. Two loaders' are: `it = iter(loader)` makes the new one,
+            # whose workers draw at once, before it lets go of the old one.
+            if self._ended or (loader and any(running.loader for running in self._running)):
+                self._repeat(ticket.on_repeated_epoch)
+            began = self.next_cursor(ticket.length)
         self._epoch = began.epoch
-        this = self._latest = _Pass(began, loader)
+        self._unused = False
+        this = self._latest = ticket.begun = _Pass(began, loader)
         self._running.append(this)
         try:
             for chunk in chunks(began):
@@ -143,7 +167,7 @@ class Passes:
                 self._fetched = this
         finally:
             self._running.remove(this)
-            if this.epoch == self._epoch:
+            if this.epoch == self._epoch and not over:
                 self._ended += 1
 
     def _repeat(self, on_repeated_epoch: OnRepeatedEpoch) -> None:
@@ -168,6 +192,46 @@ class Passes:
         if latest is not None:
             latest.settle()
         return {**self.__dict__, "_running": [], "_fetched": None, "_latest": latest}
+
+
+class Draws(chain[T]):
+    """The iterator of a pass, as fast as chain, and Stateful like its sampler: its state is that of this pass.
+
+    The sampler's is that of its latest pass. Loaders that keep the state of iterators, as torchdata's does, also ask
+    one that has not drawn yet, and load one that has nothing left, to see it end.
+    """
+
+    ticket: _Ticket
+    state_after: StateAfter
+    load: Callable[[Mapping[str, Any]], None]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the sampler's, for this iterator: before its first draw, where it would begin."""
+        return self.state_after(*self.ticket.progress())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As the sampler's; and this iterator gives the rest of that epoch, even if that is nothing."""
+        self.load(state)
+        self.ticket.loaded = True
+
+
+class _Ticket:
+    """An iterator's right to one pass: where it is to begin, and the pass once it began."""
+
+    def __init__(self, passes: Passes, length: int, on_repeated_epoch: OnRepeatedEpoch) -> None:
+        self.passes, self.length, self.on_repeated_epoch = passes, length, on_repeated_epoch
+        self.loaded = False
+        self.begun: _Pass | None = None
+
+    def loaded_place(self) -> Cursor | None:
+        """The place that was loaded into the iterator, unless `set_epoch` has gone to another epoch since."""
+        return self.passes.loaded_cursor(self.length) if self.loaded else None
+
+    def progress(self) -> tuple[Cursor, int]:
+        if self.begun is not None:
+            return self.begun.began, self.begun.given()
+        place = self.loaded_place()
+        return (self.passes.coming_cursor(self.length, self.on_repeated_epoch) if place is None else place), 0
 
 
 class _Pass:
