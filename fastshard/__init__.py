@@ -11,6 +11,7 @@ from fastshard._warnings import (
     RepeatedEpochWarning,
     StateMismatchError,
 )
+from fastshard.cursor import Cursor
 from fastshard.samplers import (
     DistributedBatchSampler,
     DistributedSampler,
@@ -23,6 +24,7 @@ from fastshard.samplers import (
 from fastshard.slicing import Slice
 
 __all__ = [
+    "Cursor",
     "DistributedBatchSampler",
     "DistributedSampler",
     "EmptyRankWarning",
