@@ -7,8 +7,6 @@ from torch.utils.data import DataLoader
 
 from fastshard import DistributedBatchSampler, DistributedSampler, orders
 
-pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it; newer torch objects
-
 N, BATCH_SIZE = 48, 4
 STEPS = N // BATCH_SIZE
 

@@ -8,8 +8,6 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from fastshard import DistributedBatchSampler, DistributedSampler, RepeatedEpochWarning, orders
 
-pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it; newer torch objects
-
 N, BATCH_SIZE = 44, 4  # on two ranks 22 samples each: 6 batches, the last one of 2
 
 kinds = pytest.mark.parametrize("kind", ["sampler", "batch_sampler"])
