@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import epoch_start, iterate, length_groups, memory, throughput, torch_order
+from bench import epoch_start, iterate, length_groups, memory, resume, throughput, torch_order
 from bench.runner import Question
 
 QUESTIONS: dict[str, Question] = {
@@ -13,6 +13,7 @@ QUESTIONS: dict[str, Question] = {
         length_groups.QUESTION,
         length_groups.TIME,
         memory.QUESTION,
+        resume.QUESTION,
         throughput.QUESTION,
         torch_order.QUESTION,
     )

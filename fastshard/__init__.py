@@ -12,6 +12,7 @@ from fastshard._warnings import (
     RepeatedEpochWarning,
     StateMismatchError,
 )
+from fastshard.cursor import Cursor
 from fastshard.ledger import Ledger, LedgerReport, RangeExpected
 from fastshard.loader import DataLoader
 from fastshard.samplers import (
@@ -26,6 +27,7 @@ from fastshard.samplers import (
 from fastshard.slicing import Slice
 
 __all__ = [
+    "Cursor",
     "DataLoader",
     "DistributedBatchSampler",
     "DistributedSampler",

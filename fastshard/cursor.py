@@ -23,6 +23,11 @@ class Cursor:
     Args:
         epoch: any int in [0, 2^64).
         consumed: positions of the epoch's order that all ranks together are through with, in [0, 2^63).
+
+    Example:
+        >>> cursor = Cursor.from_consumed_samples(250, samples_per_epoch=96)
+        >>> cursor, cursor.consumed_samples(samples_per_epoch=96)
+        (Cursor(epoch=2, consumed=58), 250)
     """
 
     epoch: int = 0
@@ -31,6 +36,31 @@ class Cursor:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epoch", _check.integer("epoch", self.epoch, 0, _check.MAX_EPOCH))
         object.__setattr__(self, "consumed", _check.integer("consumed", self.consumed, 0, _check.MAX_LENGTH))
+
+    @classmethod
+    def from_consumed_samples(cls, consumed_samples: int, samples_per_epoch: int) -> Cursor:
+        """The place where a job is that counts its samples over all epochs, as Megatron does.
+
+        Args:
+            consumed_samples: samples of all ranks together since the job began, padding not counted.
+            samples_per_epoch: samples that all ranks together take in an epoch, in [1, 2^63): the dataset's length,
+                less what is dropped at its end.
+
+        Raises:
+            TypeError, ValueError: an argument is not such an int.
+
+        Source:
+            Megatron-LM's MegatronPretrainingRandomSampler, where an epoch has total_samples, less total_samples modulo
+            micro_batch_size * data_parallel_size; epoch and place in it are quotient and remainder by that.
+        """
+        per_epoch = _check.integer("samples_per_epoch", samples_per_epoch, 1, _check.MAX_LENGTH)
+        most = (_check.MAX_EPOCH + 1) * per_epoch - 1
+        return cls(*divmod(_check.integer("consumed_samples", consumed_samples, 0, most), per_epoch))
+
+    def consumed_samples(self, samples_per_epoch: int) -> int:
+        """The inverse of from_consumed_samples. What an epoch drops at its end is not counted."""
+        per_epoch = _check.integer("samples_per_epoch", samples_per_epoch, 1, _check.MAX_LENGTH)
+        return self.epoch * per_epoch + min(self.consumed, per_epoch)
 
 
 def to_state(cursor: Cursor, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for expected in (
         # torch counts the cores; loaders with two workers are tested on one core too.
         "ignore:This DataLoader will create:UserWarning",
+        # torch, of a call that torchdata makes.
+        "ignore:'set_vital' is deprecated:UserWarning",
         # Python 3.12 and later, of every fork in a process with threads; loaders that fork are what users have.
         "ignore:This process .* is multi-threaded:DeprecationWarning",
     ):

@@ -141,7 +141,7 @@ class DistributedBatchSampler(BatchSampler):
         return self.sampler.global_batch(step, self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        return self.sampler.run_chunks(self._chunks)
+        return self.sampler.run_chunks(self._chunks, self.batching.state_after, self.load_state_dict)
 
     def _chunks(self, cursor: Cursor) -> Iterator[Iterable[Any]]:
         share = self.sampler.share(cursor.consumed)

@@ -104,6 +104,7 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
             seed=getattr(self.order, "seed", _check.seed(seed)),
             drop_last=uneven == "drop",
         )
+        self._passes = Passes()  # torch's class has set epoch 0, which nobody asked for
         self.uneven: Uneven = uneven
         self.num_samples = self.slice.num_samples
         self.num_padding = self.slice.num_padding
@@ -272,13 +273,21 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
         return self._current_share().global_batch(self.order, self.epoch, step, batch_size)
 
     def __iter__(self) -> Iterator[T_co]:
-        return cast("Iterator[T_co]", self.run_chunks(self._chunks))  # torch says T_co, and means the ids
+        ids = self.run_chunks(self._chunks, self.state_after, self.load_state_dict)
+        return cast("Iterator[T_co]", ids)  # torch says T_co, and means the ids
 
-    def run_chunks(self, chunks: Callable[[Cursor], Iterable[Iterable[T]]]) -> Iterator[T]:
+    def run_chunks(
+        self,
+        chunks: Callable[[Cursor], Iterable[Iterable[T]]],
+        state_after: Callable[[Cursor, int], dict[str, Any]],
+        load: Callable[[Mapping[str, Any]], None],
+    ) -> Iterator[T]:
         """For samplers built on this one: a pass over `chunks(cursor)`, which counts as a pass over this sampler.
 
         Args:
             chunks: called at the first draw with the place; gives chunks of ids or of batches, with a length hint.
+            state_after: the state after so many of these ids or batches of a pass that began at a cursor.
+            load: the sampler's load_state_dict.
         """
         self._check_unchanged()
         return self._passes.run(
@@ -286,6 +295,8 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
             length=len(self.order),
             reshuffles=self.order.reshuffles,
             on_repeated_epoch=self.on_repeated_epoch,
+            state_after=state_after,
+            load=load,
         )
 
     def _chunks(self, cursor: Cursor) -> Iterator[_core.Ids]:

@@ -227,6 +227,8 @@ class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
             length=self._length,
             reshuffles=self.order.reshuffles,
             on_repeated_epoch=self.on_repeated_epoch,
+            state_after=self.state_after,
+            load=self.load_state_dict,
         )
 
     def _chunks(self, cursor: Cursor) -> Iterator[Iterator[Any]]:

@@ -10,25 +10,20 @@ told by what is left of it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from operator import length_hint
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from fastshard import _check
-from fastshard._warnings import (
-    EpochChangedError,
-    EpochChangedWarning,
-    RepeatedEpochError,
-    RepeatedEpochWarning,
-    warn,
-)
+from fastshard._warnings import RepeatedEpochError, RepeatedEpochWarning, warn
 from fastshard.cursor import Cursor
-from fastshard.samplers.prefetching import Deliveries, Loader, drawing_loader, epoch_changed
+from fastshard.samplers.one_pass import Pass
+from fastshard.samplers.prefetching import Deliveries, drawing_loader
 
 OnRepeatedEpoch = Literal["warn", "error", "advance", "ignore"]
 
 T = TypeVar("T")
+StateAfter = Callable[[Cursor, int], "dict[str, Any]"]
 
 
 class Passes:
@@ -37,11 +32,12 @@ class Passes:
     def __init__(self) -> None:
         self._epoch = 0
         self._resumed = Cursor()  # where the epoch that was loaded last goes on
-        self._asked = False  # whether set_epoch was called since
-        self._latest: _Pass | None = None  # the last one that began
+        self._asked = False  # whether set_epoch was called since, or for it
+        self._unused = False  # whether set_epoch was called and no pass began since
+        self._latest: Pass | None = None  # the last one that began
         self._ended = 0  # passes over this epoch that began and are over, finished or abandoned
-        self._running: list[_Pass] = []
-        self._fetched: _Pass | None = None  # the last pass that a loader's workers drew to its end
+        self._running: list[Pass] = []
+        self._fetched: Pass | None = None  # the last pass that a loader's workers drew to its end
         self._warned = False
 
     @property
@@ -62,7 +58,7 @@ class Passes:
         if epoch != self._epoch:
             self._latest = None
         self._epoch = epoch
-        self._asked = True
+        self._asked = self._unused = True
         self._ended = 0
 
     def next_cursor(self, length: int) -> Cursor:
@@ -77,6 +73,18 @@ class Passes:
             return resumed
         return Cursor(self._epoch, length) if self._asked else Cursor(self._epoch + 1)
 
+    def coming_cursor(self, length: int, on_repeated_epoch: OnRepeatedEpoch) -> Cursor:
+        """As next_cursor, with the advance that the next pass would make first."""
+        if self._ended and on_repeated_epoch == "advance":
+            return Cursor(self._epoch + 1)
+        return self.next_cursor(length)
+
+    def loaded_cursor(self, length: int) -> Cursor | None:
+        """The place that was loaded last, be it the epoch's end; None if the epoch is another one by now."""
+        if self._resumed.epoch != self._epoch:
+            return None
+        return Cursor(self._epoch, min(self._resumed.consumed, length))
+
     def progress(self, length: int) -> tuple[Cursor, int]:
         """Where the latest pass over the epoch began, or else the next one would, and how many items it has given.
 
@@ -85,7 +93,7 @@ class Passes:
         latest = self._latest_of_epoch()
         if latest is None:
             return self._place(length), 0
-        return latest.began, _check.MAX_LENGTH if latest.drawn else latest.given()
+        return latest.began, latest.progress()
 
     def delivered(self, length: int) -> tuple[Cursor, int]:
         """As progress, counting the batches that a loader handed out of what it drew; 0 where none counts them."""
@@ -105,12 +113,9 @@ class Passes:
         return self._latest.began
 
     def _place(self, length: int) -> Cursor:
-        resumed = self._resumed
-        if resumed.epoch == self._epoch:
-            return Cursor(self._epoch, min(resumed.consumed, length))
-        return Cursor(self._epoch)
+        return self.loaded_cursor(length) or Cursor(self._epoch)
 
-    def _latest_of_epoch(self) -> _Pass | None:
+    def _latest_of_epoch(self) -> Pass | None:
         latest = self._latest
         if latest is None:  # set_epoch went to another epoch, and perhaps came back
             latest = next((running for running in reversed(self._running) if running.is_over(self._epoch)), None)
@@ -124,9 +129,10 @@ class Passes:
             self._fetched = None
         for running in self._running:
             running.overtake(what)
+        # Loaders that load when iteration begins, as torchdata's, do so after the set_epoch that was meant for it.
+        self._asked = self._unused = self._unused and cursor.epoch == self._epoch
         self._epoch = cursor.epoch
         self._resumed = cursor
-        self._asked = False
         self._latest = None
         self._ended = 0
         self._warned = False
@@ -138,6 +144,8 @@ class Passes:
         length: int,
         reshuffles: bool,
         on_repeated_epoch: OnRepeatedEpoch,
+        state_after: StateAfter | None = None,
+        load: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> Iterator[T]:
         """Returns an iterator over the items of `chunks(cursor)`.
 
@@ -146,22 +154,33 @@ class Passes:
             length: positions in an epoch.
             reshuffles: whether another epoch would be another order; if not, repeating one is no mistake.
             on_repeated_epoch: as for DistributedSampler.
+            state_after: makes the iterator a `Draws`: the state after so many items of a pass that began at a cursor.
+            load: what loads such a state, and calls `load` here.
         """
-        return chain.from_iterable(self._chunks(chunks, length, on_repeated_epoch if reshuffles else "ignore"))
+        ticket = Ticket(self, length, on_repeated_epoch if reshuffles else "ignore")
+        items = self._chunks(ticket, chunks)
+        if state_after is None or load is None:
+            return chain.from_iterable(items)
+        draws = cast("Draws[T]", Draws.from_iterable(items))
+        draws.ticket, draws.state_after, draws.load = ticket, state_after, load
+        return draws
 
-    def _chunks(
-        self, chunks: Callable[[Cursor], Iterable[Iterable[T]]], length: int, on_repeated_epoch: OnRepeatedEpoch
-    ) -> Iterator[Iterator[T]]:
+    def _chunks(self, ticket: Ticket, chunks: Callable[[Cursor], Iterable[Iterable[T]]]) -> Iterator[Iterator[T]]:
         loader = drawing_loader()
-        # Two iterators side by side are no repetition. Two loaders' are: `it = iter(loader)` makes the new one, whose
-        # workers draw at once, before it lets go of the old one.
-        if self._ended or (loader and any(running.loader for running in self._running)):
-            self._repeat(on_repeated_epoch)
-        if self._latest is not None and self._latest.is_through():
-            self._resumed = Cursor(self._epoch)  # what was left of it has been seen
-        began = self.next_cursor(length)
+        began = ticket.loaded_place()
+        over = began is not None and began.consumed >= ticket.length
+        if began is None:
+            # Two iterators side by side are no repetition. Two loaders' are: `it = iter(loader)` makes the new one,
+            # whose workers draw at once, before it lets go of the old one.
+            if self._ended or (loader and any(running.loader for running in self._running)):
+                self._repeat(ticket.on_repeated_epoch)
+            latest = self._latest
+            if latest is not None and latest.is_through() and latest.began.consumed < ticket.length:
+                self._resumed = Cursor(self._epoch)  # what was left of it has been seen
+            began = self.next_cursor(ticket.length)
         self._epoch = began.epoch
-        this = self._latest = _Pass(began, loader)
+        self._unused = False
+        this = self._latest = ticket.begun = Pass(began, loader)
         self._running.append(this)
         try:
             for chunk in chunks(began):
@@ -175,7 +194,7 @@ class Passes:
                 self._fetched = this
         finally:
             self._running.remove(this)
-            if this.epoch == self._epoch:
+            if this.epoch == self._epoch and not over:
                 self._ended += 1
 
     def _repeat(self, on_repeated_epoch: OnRepeatedEpoch) -> None:
@@ -202,84 +221,42 @@ class Passes:
         return {**self.__dict__, "_running": [], "_fetched": None, "_latest": latest}
 
 
-class _Pass:
-    """One running pass: where it began, who draws, the chunk it hands out from, and whether it has been overtaken."""
+class Draws(chain[T]):
+    """The iterator of a pass, as fast as chain, and Stateful like its sampler: its state is that of this pass.
 
-    def __init__(self, began: Cursor, loader: Loader | None) -> None:
-        self.began = began
-        self.epoch = began.epoch
-        self.loader = loader
-        self.deliveries: Deliveries | None = None
-        self.drawn = False  # to its end
-        self._chunk: Iterator[Any] = iter(())
-        self._before = 0  # items in this chunk and all before it
-        self._taken: list[Any] = []
-        self._changed_to: int | None = None
-        self._overtaken_by: str | None = None
+    The sampler's is that of its latest pass. Loaders that keep the state of iterators, as torchdata's does, also ask
+    one that has not drawn yet, and load one that has nothing left, to see it end.
+    """
 
-    def hand_out(self, draws: Iterable[T]) -> Iterator[T]:
-        self._chunk = iter(draws)
-        self._before += length_hint(self._chunk)
-        return self._chunk
+    ticket: Ticket
+    state_after: StateAfter
+    load: Callable[[Mapping[str, Any]], None]
 
-    def hand_on(self, taken: Iterable[T]) -> Iterator[T]:
-        self._chunk = iter(taken)
-        return self._chunk
+    def state_dict(self) -> dict[str, Any]:
+        """As the sampler's, for this iterator: before its first draw, where it would begin."""
+        return self.state_after(*self.ticket.progress())
 
-    def given(self) -> int:
-        """How many items were handed out so far."""
-        return self._before - length_hint(self._chunk) - len(self._taken)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As the sampler's; and this iterator gives the rest of that epoch, even if that is nothing."""
+        self.load(state)
+        self.ticket.loaded = True
 
-    def settle(self) -> None:
-        """Forgets what it hands out from, and keeps the count."""
-        self._before, self._chunk, self._taken, self.loader = self.given(), iter(()), [], None
-        self.deliveries = copy.copy(self.deliveries)
 
-    def is_through(self) -> bool:
-        """Whether all of it was handed out: who has only looked at a resumed epoch comes back for the rest."""
-        return self.drawn if self.deliveries is None else self.deliveries.ended
+class Ticket:
+    """An iterator's right to one pass: where it is to begin, and the pass once it began."""
 
-    def is_over(self, epoch: int) -> bool:
-        """Whether it goes on in that epoch."""
-        return self.epoch == epoch and self._overtaken_by is None
+    def __init__(self, passes: Passes, length: int, on_repeated_epoch: OnRepeatedEpoch) -> None:
+        self.passes, self.length, self.on_repeated_epoch = passes, length, on_repeated_epoch
+        self.loaded = False
+        self.begun: Pass | None = None
 
-    def overtake(self, by: str) -> None:
-        self._overtaken_by = by
-        self._taken.extend(self._chunk)
+    def loaded_place(self) -> Cursor | None:
+        """The place that was loaded into the iterator, unless `set_epoch` has gone to another epoch since."""
+        return self.passes.loaded_cursor(self.length) if self.loaded else None
 
-    def change_to(self, epoch: int) -> None:
-        self._changed_to = None if epoch == self.epoch else epoch
-        if self._changed_to is not None:
-            self._taken.extend(self._chunk)  # the next draw finds nothing left, and asks take_back()
-
-    def take_back(self) -> list[Any] | None:
-        """What `change_to` took out of the chunk: to go on with if the change was taken back, else an error."""
-        if not self._taken:
-            return None
-        self.check()
-        taken, self._taken = self._taken, []
-        return taken
-
-    def check(self) -> None:
-        if self._overtaken_by is not None:
-            raise EpochChangedError(f"{self._overtaken_by} while a pass was running; call it before iter()")
-        if self._changed_to is not None:
-            raise epoch_changed(self._changed_to, self.epoch)
-
-    def raise_if_undelivered(self, what: str) -> None:
-        left = self.loader.undelivered() if self.loader else 0
-        if left:
-            raise EpochChangedError(
-                f"{what} while a DataLoader holds {left} batches of epoch {self.epoch} that its workers have fetched "
-                "and nobody has taken; call it before iter()"
-            )
-
-    def warn_if_undelivered(self, epoch: int) -> None:
-        left = self.loader.undelivered() if self.loader else 0
-        if left:
-            warn(
-                f"set_epoch({epoch}) was called while a DataLoader holds {left} batches of epoch {self.epoch} that its "
-                "workers have fetched and nobody has taken; who takes them gets the former epoch's samples; "
-                "call set_epoch before iter()",
-                EpochChangedWarning,
-            )
+    def progress(self) -> tuple[Cursor, int]:
+        """As Passes.progress, of this iterator."""
+        if self.begun is not None:
+            return self.begun.began, self.begun.progress()
+        place = self.loaded_place()
+        return (self.passes.coming_cursor(self.length, self.on_repeated_epoch) if place is None else place), 0

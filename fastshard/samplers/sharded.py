@@ -245,7 +245,12 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
             getattr(part, "shuffle", True) is False for part in parts_of(self.batch_sampler)
         )
         return self._passes.run(
-            self._chunks, length=self._length, reshuffles=reshuffles, on_repeated_epoch=self.on_repeated_epoch
+            self._chunks,
+            length=self._length,
+            reshuffles=reshuffles,
+            on_repeated_epoch=self.on_repeated_epoch,
+            state_after=self.state_after,
+            load=self.load_state_dict,
         )
 
     def _chunks(self, cursor: Cursor) -> Iterator[list[B]]:

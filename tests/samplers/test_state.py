@@ -233,3 +233,49 @@ def test_orders_that_differ_in_their_arguments_alone_are_told_apart(one, other):
     DistributedSampler(range(10), 1, 0, order=pickle.loads(pickle.dumps(one))).load_state_dict(state)
     with pytest.raises(StateMismatchError, match="order_digest="):
         DistributedSampler(range(10), 1, 0, order=other).load_state_dict(state)
+
+
+@pytest.mark.parametrize("make", [DistributedSampler, lambda data, *at: DistributedBatchSampler(data, 5, *at)])
+def test_an_iterator_has_the_state_of_its_own_pass(make):
+    sampler = make(range(40), 2, 0)
+    begun, fresh = iter(sampler), iter(sampler)
+    drawn = list(itertools.islice(begun, 3))
+    assert begun.state_dict() == sampler.state_dict()
+    assert begun.state_dict()["consumed"] == 2 * sum(np.size(item) for item in drawn)
+    assert fresh.state_dict() == make(range(40), 2, 0).state_dict()
+    again = make(range(40), 2, 0)
+    rest = iter(again)
+    rest.load_state_dict(json.loads(json.dumps(begun.state_dict())))
+    assert rest.state_dict() == begun.state_dict()
+    assert drawn + list(rest) == list(make(range(40), 2, 0))
+
+
+def test_an_iterator_loaded_with_a_finished_epoch_ends_and_the_next_pass_is_over_the_next_epoch():
+    sampler = DistributedSampler(range(40), 2, 0, on_repeated_epoch="error")
+    sampler.set_epoch(3)
+    list(sampler)
+    again = DistributedSampler(range(40), 2, 0, on_repeated_epoch="error")
+    ended = iter(again)
+    ended.load_state_dict(saved(sampler))
+    assert list(ended) == []
+    assert list(again) == orders.Shuffled(40).indices(4, step=2).tolist()
+    ended = iter(again)
+    ended.load_state_dict(saved(sampler))
+    again.set_epoch(5)
+    assert list(ended) == orders.Shuffled(40).indices(5, step=2).tolist()
+
+
+def test_set_epoch_just_before_a_load_of_that_epochs_end_asks_for_it():
+    finished = DistributedSampler(range(40), 2, 0).state_dict() | {"epoch": 3, "consumed": 40}
+    for epoch, begins in [(3, 3), (2, 4), (4, 4)]:
+        sampler = DistributedSampler(range(40), 2, 0)
+        sampler.set_epoch(epoch)
+        sampler.load_state_dict(finished)
+        sampler.load_state_dict(finished)
+        assert len(sampler) == (0 if begins == 3 else 20)
+        assert list(sampler) == ([] if begins == 3 else orders.Shuffled(40).indices(4, step=2).tolist())
+    sampler.load_state_dict(finished)  # after a pass, so nobody asks for epoch 3
+    assert list(sampler) == orders.Shuffled(40).indices(4, step=2).tolist()
+    never_asked = DistributedSampler(range(40), 2, 0)
+    never_asked.load_state_dict(finished | {"epoch": 0})
+    assert list(never_asked) == orders.Shuffled(40).indices(1, step=2).tolist()
