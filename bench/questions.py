@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import epoch_start, iterate, length_groups, memory, throughput, torch_order
+from bench import epoch_start, iterate, ledger, length_groups, memory, throughput, torch_order
 from bench.runner import Question
 
 QUESTIONS: dict[str, Question] = {
@@ -10,6 +10,7 @@ QUESTIONS: dict[str, Question] = {
     for question in (
         epoch_start.QUESTION,
         iterate.QUESTION,
+        ledger.QUESTION,
         length_groups.QUESTION,
         length_groups.TIME,
         memory.QUESTION,

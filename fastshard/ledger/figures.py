@@ -72,7 +72,8 @@ class Account:
     Attributes:
         place: position up to which all but `running` reaches.
         base: what all ranks agree on.
-        gathered: position up to which `base` alone reaches; None if that is not known.
+        opened: position at which this object began, or was gathered: up to there no rank has anything of its own but
+            `loaded`.
         loaded: what one rank drew after that, as a state said, and `origin`, that rank and its num_replicas: it counts
             on the rank of that number only.
         since: what this rank drew after that in passes that others went on from.
@@ -82,7 +83,7 @@ class Account:
     def __init__(self, epoch: int, start: int, num_ids: int, exact: bool) -> None:
         self.epoch, self.start, self.num_ids, self.exact = epoch, start, num_ids, exact
         self.place = start
-        self.gathered: int | None = start
+        self.opened = start
         self.base = self.empty()
         self.loaded: Figures | None = None
         self.origin = (0, 1)
@@ -111,7 +112,7 @@ class Account:
             own, origin = self.empty(), (rank, num_replicas)
             for figures in self.own(rank):
                 own.add(figures)
-            if own.is_empty() and place == self.gathered:
+            if own.is_empty() and place == self.opened:
                 own = None
         return {
             "epoch": self.epoch,
@@ -134,10 +135,9 @@ class Account:
             _check.integer("num_ids", state["num_ids"], 1, _check.MAX_LENGTH),
             exact,
         )
-        account.place = _count("place", state["place"])
+        account.place = account.opened = _count("place", state["place"])
         account.base = Figures.from_state(state["base"], account.num_ids, exact)
         own = state["own"]
-        account.gathered = account.place if own is None else None
         if own is not None:
             account.loaded = Figures.from_state(own, account.num_ids, exact)
             num_replicas = _check.integer("num_replicas", own.get("num_replicas"), 1, _check.MAX_LENGTH)

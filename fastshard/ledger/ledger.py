@@ -223,11 +223,13 @@ class Ledger:
         base.fingerprint = base.fingerprint + totals.fingerprint
         base.padded += totals.padded
         account.loaded, account.since, account.running = None, account.empty(), account.empty()
-        account.place = account.gathered = place
+        account.place = account.opened = place
 
 
 def _as_array(ids: Any) -> npt.NDArray[np.int64]:
     """Ids that are no list, as a contiguous int64 array."""
+    if isinstance(ids, np.ndarray) and ids.dtype == np.int64 and ids.ndim == 1 and ids.flags.c_contiguous:
+        return ids  # what follows costs more than the hashes of a batch
     array: npt.NDArray[Any] = np.asarray(ids.detach().cpu() if isinstance(ids, torch.Tensor) else ids)
     if array.ndim != 1:
         raise ValueError(f"ids must have one dimension, got ids of shape {array.shape}")
