@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import epoch_start, iterate, length_groups, memory, resume, throughput, torch_order
+from bench import epoch_start, iterate, ledger, length_groups, loader, memory, resume, throughput, torch_order
 from bench.runner import Question
 
 QUESTIONS: dict[str, Question] = {
@@ -10,8 +10,10 @@ QUESTIONS: dict[str, Question] = {
     for question in (
         epoch_start.QUESTION,
         iterate.QUESTION,
+        ledger.QUESTION,
         length_groups.QUESTION,
         length_groups.TIME,
+        loader.QUESTION,
         memory.QUESTION,
         resume.QUESTION,
         throughput.QUESTION,

@@ -16,16 +16,18 @@ from fastshard.ledger.expected import CHUNK
 class Figures:
     """Of some draws: the fingerprint of those that are no padding, how many were, and how often each id came.
 
+    What was dropped is in fingerprint and coverage as if it had been drawn, and counted apart.
+
     Args:
         num_ids: ids are in [0, num_ids).
         exact: whether to know how often each id came.
     """
 
-    __slots__ = ("coverage", "fingerprint", "padded")
+    __slots__ = ("coverage", "dropped", "fingerprint", "padded")
 
     def __init__(self, num_ids: int, exact: bool) -> None:
         self.fingerprint = _core.Fingerprint()
-        self.padded = 0
+        self.padded = self.dropped = 0
         self.coverage = _core.Coverage(num_ids) if exact else None
 
     def is_empty(self) -> bool:
@@ -36,6 +38,7 @@ class Figures:
         """Adds those of other draws."""
         self.fingerprint = self.fingerprint + other.fingerprint
         self.padded += other.padded
+        self.dropped += other.dropped
         if self.coverage is not None and other.coverage is not None and other.fingerprint.count:
             for start, stop in stretches(other.coverage.num_ids):
                 self.coverage.add_counts(start, other.coverage.counts(start, stop))
@@ -43,7 +46,12 @@ class Figures:
     def to_state(self) -> dict[str, Any]:
         """As JSON can hold it. The fingerprint's sums are text: not every reader of JSON keeps 64 bits of a number."""
         first, second = self.fingerprint.first, self.fingerprint.second
-        state = {"count": self.fingerprint.count, "padded": self.padded, "fingerprint": f"{first:016x}{second:016x}"}
+        state: dict[str, Any] = {
+            "count": self.fingerprint.count,
+            "padded": self.padded,
+            "dropped": self.dropped,
+            "fingerprint": f"{first:016x}{second:016x}",
+        }
         if self.coverage is not None:
             state["coverage"] = base64.b64encode(zlib.compress(self.coverage.to_bytes(), 1)).decode()
         return state
@@ -56,6 +64,7 @@ class Figures:
             sums = [int(state["fingerprint"][half], 16) for half in (slice(16), slice(16, 32))]
             figures.fingerprint = _core.Fingerprint(_count("count", state["count"]), *sums)
             figures.padded = _count("padded", state["padded"])
+            figures.dropped = _count("dropped", state["dropped"])
             if exact:
                 packed = zlib.decompress(base64.b64decode(state["coverage"], validate=True))
                 figures.coverage = _core.Coverage.from_bytes(num_ids, packed)
@@ -72,7 +81,8 @@ class Account:
     Attributes:
         place: position up to which all but `running` reaches.
         base: what all ranks agree on.
-        gathered: position up to which `base` alone reaches; None if that is not known.
+        opened: position at which this object began, or was gathered: up to there no rank has anything of its own but
+            `loaded`.
         loaded: what one rank drew after that, as a state said, and `origin`, that rank and its num_replicas: it counts
             on the rank of that number only.
         since: what this rank drew after that in passes that others went on from.
@@ -82,7 +92,7 @@ class Account:
     def __init__(self, epoch: int, start: int, num_ids: int, exact: bool) -> None:
         self.epoch, self.start, self.num_ids, self.exact = epoch, start, num_ids, exact
         self.place = start
-        self.gathered: int | None = start
+        self.opened = start
         self.base = self.empty()
         self.loaded: Figures | None = None
         self.origin = (0, 1)
@@ -111,7 +121,7 @@ class Account:
             own, origin = self.empty(), (rank, num_replicas)
             for figures in self.own(rank):
                 own.add(figures)
-            if own.is_empty() and place == self.gathered:
+            if own.is_empty() and place == self.opened:
                 own = None
         return {
             "epoch": self.epoch,
@@ -134,10 +144,9 @@ class Account:
             _check.integer("num_ids", state["num_ids"], 1, _check.MAX_LENGTH),
             exact,
         )
-        account.place = _count("place", state["place"])
+        account.place = account.opened = _count("place", state["place"])
         account.base = Figures.from_state(state["base"], account.num_ids, exact)
         own = state["own"]
-        account.gathered = account.place if own is None else None
         if own is not None:
             account.loaded = Figures.from_state(own, account.num_ids, exact)
             num_replicas = _check.integer("num_replicas", own.get("num_replicas"), 1, _check.MAX_LENGTH)
@@ -150,12 +159,12 @@ def stretches(num_ids: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + CHUNK, num_ids)) for start in range(0, num_ids, CHUNK))
 
 
-def total(figures: Iterable[Figures]) -> tuple[_core.Fingerprint, int]:
-    """Fingerprint and padding of several together."""
-    fingerprint, padded = _core.Fingerprint(), 0
+def total(figures: Iterable[Figures], num_ids: int) -> Figures:
+    """Several together, without how often each id came."""
+    together = Figures(num_ids, False)
     for each in figures:
-        fingerprint, padded = fingerprint + each.fingerprint, padded + each.padded
-    return fingerprint, padded
+        together.add(each)
+    return together
 
 
 def _count(name: str, value: object) -> int:

@@ -115,11 +115,24 @@ class Ledger:
         if padding:
             running.padded += padding
 
+    def drop(self, ids: list[int] | npt.NDArray[np.integer[Any]] | torch.Tensor) -> None:
+        """Says of ids that they will not be drawn in this epoch; they are counted apart.
+
+        A loader says so at an epoch's end, where not every rank would have had as many, or not a whole batch.
+
+        Args:
+            ids: as for record. Each is to be dropped by one rank.
+        """
+        given = ids if type(ids) is list else _as_array(ids)
+        self.record(given)
+        assert self._account is not None
+        self._account.running.dropped += len(given)
+
     def verify(self, group: dist.ProcessGroup | None = None) -> LedgerReport:
         """Proves that all ranks together drew what they should by now, and returns what that is.
 
         All ranks of the group must call it, at the same place of the epoch; with one rank, or without
-        torch.distributed, nothing is sent. It costs one all-reduce of 22 numbers if all is right, and changes nothing.
+        torch.distributed, nothing is sent. It costs one all-reduce of 24 numbers if all is right, and changes nothing.
 
         Args:
             group: of the ranks that share the epoch; None is the default group.
@@ -134,7 +147,7 @@ class Ledger:
     def gather(self, group: dist.ProcessGroup | None = None) -> None:
         """Brings together what all ranks drew, so that one rank's state is enough to go on, at any world size.
 
-        All ranks must call it, at the same place of the epoch, as a rule just before rank 0 saves. One all-reduce of 22
+        All ranks must call it, at the same place of the epoch, as a rule just before rank 0 saves. One all-reduce of 24
         numbers; with exact=True also one of 4 bytes an id, in pieces. What is gathered stays in the account: if the
         pass is abandoned for another from its own beginning, there is no account up to there any more.
 
@@ -191,19 +204,20 @@ class Ledger:
         totals = yield from add_up("verify", account, expected, rank, num_replicas)
         if account is None or expected is None:
             raise LedgerError("no pass has begun on any rank; call begin(expected), record(ids), then verify()")
-        base = account.base
-        drawn = base.fingerprint + totals.fingerprint
-        if drawn != totals.expected:
+        totals.drawn.add(account.base)
+        padded, dropped = totals.drawn.padded, totals.drawn.dropped
+        drawn, due = (sums.count - dropped for sums in (totals.drawn.fingerprint, totals.expected))
+        if totals.drawn.fingerprint != totals.expected:
             found = (yield from locate(account, expected, rank, num_replicas)) if self._exact else {}
-            raise LedgerError(_what_is_wrong(account.epoch, drawn.count, totals.expected.count, found), **found)
-        padded = base.padded + totals.padded
+            raise LedgerError(_what_is_wrong(account.epoch, drawn, due, found), **found)
         return LedgerReport(
             epoch=account.epoch,
             start=account.start,
             place=expected.place(),
             is_over=expected.is_over(),
-            draws=drawn.count + padded,
+            draws=drawn + padded,
             padded=padded,
+            dropped=dropped,
             num_ids=account.num_ids,
             what=expected.what(),
         )
@@ -220,14 +234,15 @@ class Ledger:
             for start, stop in stretches(account.num_ids):
                 counts = sum((coverage.counts(start, stop) for coverage in own), np.zeros(stop - start, np.int32))
                 base.coverage.add_counts(start, (yield Sum(counts)))
-        base.fingerprint = base.fingerprint + totals.fingerprint
-        base.padded += totals.padded
+        base.add(totals.drawn)
         account.loaded, account.since, account.running = None, account.empty(), account.empty()
-        account.place = account.gathered = place
+        account.place = account.opened = place
 
 
 def _as_array(ids: Any) -> npt.NDArray[np.int64]:
     """Ids that are no list, as a contiguous int64 array."""
+    if isinstance(ids, np.ndarray) and ids.dtype == np.int64 and ids.ndim == 1 and ids.flags.c_contiguous:
+        return ids  # what follows costs more than the hashes of a batch
     array: npt.NDArray[Any] = np.asarray(ids.detach().cpu() if isinstance(ids, torch.Tensor) else ids)
     if array.ndim != 1:
         raise ValueError(f"ids must have one dimension, got ids of shape {array.shape}")

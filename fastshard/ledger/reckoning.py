@@ -1,6 +1,6 @@
 """Reckoning: what all ranks' accounts of an epoch come to, and whether it is what it should be.
 
-One all-reduce of 22 numbers decides, from sums that are the same on every rank, so either every rank goes on or every
+One all-reduce of 24 numbers decides, from sums that are the same on every rank, so either every rank goes on or every
 rank raises. Only then do ranks ask each other for more, to say what is wrong.
 """
 
@@ -17,7 +17,7 @@ from fastshard._built import _core
 from fastshard._warnings import LedgerError
 from fastshard.audit.coverage import all_exactly_once, count_of
 from fastshard.ledger.expected import Expected
-from fastshard.ledger.figures import Account, stretches, total
+from fastshard.ledger.figures import Account, Figures, stretches, total
 from fastshard.ledger.together import Gather, Steps, Sum, agree, agreement, halves, joined
 
 # Of each kind of sample that an error names.
@@ -35,6 +35,7 @@ class LedgerReport:
         is_over: whether that is the epoch's end.
         draws: draws of all ranks together from `start` on, padding included.
         padded: how many of the draws were padding.
+        dropped: samples that were dropped where ranks could not have as many, or a batch would not have been whole.
         num_ids: ids are in [0, num_ids).
         what: what is counted, such as "samples".
     """
@@ -45,27 +46,28 @@ class LedgerReport:
     is_over: bool
     draws: int
     padded: int
+    dropped: int
     num_ids: int
     what: str
 
     def __str__(self) -> str:
         drawn = self.draws - self.padded
+        rest = f", {self.dropped:,} dropped" if self.dropped else ""
         if self.what == "samples" and self.is_over and not self.start:
             once = all_exactly_once(self.num_ids, [self.padded])
-            return once if drawn == self.num_ids else once.replace("every one", f"{drawn:,}", 1)
+            return (once if drawn == self.num_ids else once.replace("every one", f"{drawn:,}", 1)) + rest
         stretch = f" from position {self.start:,} on" if self.start else ""
         stretch += "" if self.is_over else f" up to position {self.place:,}"
         noun, *of = self.what.split(" ", 1)
         what = " ".join([count_of([drawn], noun.removesuffix("s")), *of])
-        return f"every one of the {what}{stretch} exactly once, {count_of([self.padded], 'padded draw')}"
+        return f"every one of the {what}{stretch} exactly once, {count_of([self.padded], 'padded draw')}{rest}"
 
 
 @dataclass(frozen=True)
 class Totals:
     """All ranks' figures since the base: what they drew, and what they should have drawn since the account's start."""
 
-    fingerprint: _core.Fingerprint
-    padded: int
+    drawn: Figures
     expected: _core.Fingerprint
 
 
@@ -82,13 +84,14 @@ def add_up(
         num_replicas: number of ranks.
     """
     facts: dict[str, Any] = {}
-    words, error, present = [0] * 7, None, False
+    words, error, present = [0] * 8, None, False
     try:
         facts = _facts(call, account, expected)
         if account is not None:
-            drawn, padded = total(account.own(rank))
+            drawn = total(account.own(rank), account.num_ids)
             due = expected.fingerprint(account.start, rank, num_replicas) if call == "verify" and expected else None
-            words = [drawn.count, padded, drawn.first, drawn.second]
+            sum_of = drawn.fingerprint
+            words = [drawn.padded, drawn.dropped, sum_of.count, sum_of.first, sum_of.second]
             words += [due.count, due.first, due.second] if due else [0] * 3
             present = account.loaded is not None and account.origin[0] == rank
     except Exception as caught:
@@ -102,8 +105,10 @@ def add_up(
     if sums[0] or not agree(sums[2:8], num_replicas) or sums[1] != needed:
         told = yield Gather((None if error is None else f"{type(error).__name__}: {error}", facts, present))
         raise LedgerError(_explain(told)) from error
-    count, padded, first, second, *due_words = (word % 2**64 for word in joined(sums[8:]))
-    return Totals(_core.Fingerprint(count, first, second), padded, _core.Fingerprint(*due_words))
+    padded, dropped, *rest = (word % 2**64 for word in joined(sums[8:]))
+    together = Figures(account.num_ids if account else 1, False)
+    together.padded, together.dropped, together.fingerprint = padded, dropped, _core.Fingerprint(*rest[:3])
+    return Totals(together, _core.Fingerprint(*rest[3:]))
 
 
 def locate(account: Account, expected: Expected, rank: int, num_replicas: int) -> Steps[dict[str, Any]]:

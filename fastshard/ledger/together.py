@@ -73,9 +73,9 @@ def run_steps(steps: Callable[[int, int], Steps[T]], group: dist.ProcessGroup | 
 
 
 def _all_reduce(numbers: npt.NDArray[Any], group: dist.ProcessGroup | None) -> npt.NDArray[Any]:
-    # nccl knows no other memory than its own device's; a group with several backends takes the one for the CPU.
-    device = f"cuda:{torch.cuda.current_device()}" if dist.get_backend(group) == "nccl" else "cpu"
-    tensor = torch.from_numpy(numbers).to(device)
+    # Such as "cuda:nccl", or "cpu:gloo,cuda:nccl": through the CPU where the group can, else on the current device.
+    backends = dist.get_backend_config(group)
+    tensor = torch.from_numpy(numbers).to("cpu" if "cpu:" in backends else backends.partition(":")[0])
     dist.all_reduce(tensor, group=group)
     result: npt.NDArray[Any] = tensor.cpu().numpy()
     return result

@@ -78,6 +78,8 @@ class Delivering(Iterator[Any]):
             batch = self._first() if self._next is None else self._next()
         except StopIteration:
             self._deliveries.ended = True
+            if self._recorder is not None:
+                self._recorder.end()
             raise
         except Exception as error:
             self._count_lost(error)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fastshard.cursor import Cursor
     from fastshard.loader.sources import Source
     from fastshard.samplers.prefetching import Deliveries
-    from fastshard.slicing import Slice
 
 CHUNK = 1 << 16  # ids at a time: they stay in the cache
 
@@ -33,8 +32,7 @@ def expect(source: Source, began: Cursor, deliveries: Deliveries, num_samples: i
 class DrawsExpected:
     """The draws of a DistributedSampler, batch by batch: to be held against at any step.
 
-    At the end of an epoch that has each sample once, and drops none, it is the samples themselves, whatever the order
-    makes of them.
+    At the end of an epoch that has each sample once, it is the samples themselves, whatever the order makes of them.
     """
 
     def __init__(self, batching: Batching, began: Cursor, deliveries: Deliveries) -> None:
@@ -52,7 +50,7 @@ class DrawsExpected:
 
     def is_over(self) -> bool:
         """See Expected."""
-        return self._deliveries.batches >= self._batching.batches_from(self._began)
+        return self._deliveries.ended or self._batching.is_over(self._began, self._deliveries.batches)
 
     def what(self) -> str:
         """See Expected."""
@@ -60,7 +58,8 @@ class DrawsExpected:
 
     def fingerprint(self, start: int, part: int, parts: int) -> _core.Fingerprint:
         """See Expected."""
-        if self._is_bijection and start == 0 and self._is_complete():
+        self._check_parts(parts)
+        if self._is_bijection and start == 0 and self.is_over():
             return RangeExpected(self.num_ids, self.epoch).fingerprint(0, part, parts)
         fingerprint = _core.Fingerprint()
         for ids in self._pieces(start, part, parts):
@@ -72,35 +71,31 @@ class DrawsExpected:
         for ids in self._pieces(start, part, parts):
             coverage.add(ids)
 
-    def _is_complete(self) -> bool:
-        """Whether all positions are drawn by now."""
-        ends = [self._share(rank) for rank in (0, self._batching.sampler.num_replicas - 1)]  # most and fewest draws
-        drawn = all(self._batching.draws_in(share) == share.num_samples for share in ends)
-        return self.is_over() and drawn and ends[0].total_size >= ends[0].length - ends[0].start
-
-    def _share(self, rank: int) -> Slice:
-        return replace(self._batching.sampler.share(self._began.consumed), rank=rank)
-
-    def _pieces(self, start: int, part: int, parts: int) -> Iterator[npt.NDArray[np.int64]]:
-        """The ids of one rank's part: a stretch of what was consumed before the pass, and the rank's own draws in it.
-
-        Those of the rank of that number in the group, not of the sampler's: two that think they are the same differ.
-        """
+    def _check_parts(self, parts: int) -> None:
         num_replicas = self._batching.sampler.num_replicas
         if parts != num_replicas:
             raise ValueError(
                 f"the sampler deals to {num_replicas} ranks, and the ledger is asked to add up {parts}; call "
                 "verify(group) with the group of the sampler's ranks"
             )
-        before = max(0, self.start - start)
-        first, stop = (start + before * at // parts for at in (part, part + 1))
+
+    def _pieces(self, start: int, part: int, parts: int) -> Iterator[npt.NDArray[np.int64]]:
+        """The ids of one rank's part: a stretch of the epoch, from `start` to the pass or, if it is over, to the end.
+
+        And in a pass that is not over, the rank's own draws in it. They are those of the rank of that number in the
+        group, not of the sampler's: two ranks that think that they are the same one differ.
+        """
+        share = replace(self._batching.sampler.share(self._began.consumed), rank=part)
+        reach = (share.length if self.is_over() else self.start) - start
+        first, stop = (start + max(0, reach) * at // parts for at in (part, part + 1))
         for at in range(first, stop, CHUNK):
             yield self._order.indices(self.epoch, at, min(at + CHUNK, stop))
-        share = self._share(part)
+        if self.is_over():
+            return
         drawn = min(self._deliveries.batches * self._batching.batch_size, self._batching.draws_in(share))
-        real = min(drawn, share.num_samples - share.num_padding)
-        for at in range(0, real, CHUNK):
-            yield share.indices(self._order, self.epoch, at, min(at + CHUNK, real))
+        for at in range(0, min(drawn, share.num_samples - share.num_padding), CHUNK):
+            stop = min(at + CHUNK, drawn, share.num_samples - share.num_padding)
+            yield share.indices(self._order, self.epoch, at, stop)
 
 
 class EpochExpected(RangeExpected):
@@ -118,8 +113,7 @@ class EpochExpected(RangeExpected):
 
     def is_over(self) -> bool:
         """See Expected."""
-        batches = self._source.batches_from(self._began)
-        return self._deliveries.ended if batches is None else self._deliveries.batches >= batches
+        return self._deliveries.ended or self._source.is_over(self._began, self._deliveries.batches)
 
     def _piece(self, start: int, part: int, parts: int) -> tuple[int, int]:
         if not self.is_over():

@@ -52,6 +52,7 @@ class Recorder:
         self._ledger, self._source, self._kept, self._num_samples = ledger, source, kept, num_samples
         self._began: Cursor | None = None
         self._batch, self._last = 0, -1
+        self._has_dropped = False
 
     def begin(self, began: Cursor, deliveries: Deliveries) -> None:
         """Says where the pass began."""
@@ -59,6 +60,8 @@ class Recorder:
         self._began = began
         self._last = -1 if batches is None else batches - 1
         self._ledger.begin(expect(self._source, began, deliveries, self._num_samples))
+        if self._last < 0:
+            self._drop_if_over()
 
     def record(self) -> None:
         """Records the next batch."""
@@ -69,8 +72,25 @@ class Recorder:
             padding = self._source.padding_in(self._began, self._batch)
         self._batch += 1
         self._ledger.record(ids if isinstance(ids, list | np.ndarray) else [ids], padding)
+        if self._batch > self._last:
+            self._drop_if_over()
+
+    def end(self) -> None:
+        """Says that the pass has come to its end."""
+        if self._began is not None and not self._has_dropped:
+            self._has_dropped = True
+            ids = self._source.dropped_in(self._began)
+            if len(ids):
+                self._ledger.drop(ids)
+
+    def _drop_if_over(self) -> None:
+        assert self._began is not None
+        if self._source.is_over(self._began, self._batch):
+            self.end()
 
     def lose(self) -> None:
         """Leaves out the next batch."""
         self._kept.popleft()
         self._batch += 1
+        if self._batch > self._last:
+            self._drop_if_over()

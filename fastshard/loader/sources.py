@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch.distributed as dist
 from torch.utils.data import BatchSampler
 
@@ -25,6 +26,7 @@ from fastshard.samplers.resuming import ResumingBatchSampler
 from fastshard.samplers.sharded import check_repeatable, has_length, part_with_epochs, parts_of
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from torch.utils.data import IterableDataset
 
 
@@ -57,8 +59,16 @@ class Source(Protocol):
         """Batches in a pass from there; None where only the end will tell."""
         ...
 
+    def is_over(self, began: Cursor, batches: int) -> bool:
+        """Whether no rank gets a batch after so many of such a pass, as far as is known."""
+        ...
+
     def padding_in(self, began: Cursor, batch: int) -> int:
         """How many draws of that batch, its last ones, are padding."""
+        ...
+
+    def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
+        """Ids that such a pass leaves out, each on one rank. Asked at its end."""
         ...
 
 
@@ -118,9 +128,7 @@ class Replayed(abc.ABC):
 
     def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
         """As Source.state_after; consumed counts this rank's batches."""
-        all_of_them = self.batches_from(began)
-        done = batches >= (self.length if all_of_them is None else all_of_them)
-        consumed = self.length if done else began.consumed + batches
+        consumed = self.length if self.is_over(began, batches) else began.consumed + batches
         return to_state(Cursor(began.epoch, consumed), self._facts(accumulation))
 
     def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
@@ -147,9 +155,18 @@ class Replayed(abc.ABC):
         """As Source.batches_from."""
         return None
 
+    def is_over(self, began: Cursor, batches: int) -> bool:
+        """As Source.is_over."""
+        all_of_them = self.batches_from(began)
+        return batches >= (self.length if all_of_them is None else all_of_them)
+
     def padding_in(self, began: Cursor, batch: int) -> int:  # noqa: ARG002
         """As Source.padding_in."""
         return 0
+
+    def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:  # noqa: ARG002
+        """As Source.dropped_in: none that is known of."""
+        return np.empty(0, np.int64)
 
 
 class Stream(Replayed):

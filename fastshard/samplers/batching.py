@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from fastshard.cursor import Cursor
     from fastshard.samplers.distributed import DistributedSampler
     from fastshard.samplers.passes import Passes
@@ -59,9 +63,8 @@ class Batching:
     def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
         """The state after so many batches of a pass that began there."""
         share = self.sampler.share(began.consumed)
-        # After the last batch of a pass with drop_last, what is left is dropped; by rank 0, who gets no fewer.
-        over = batches >= self.batches_in(replace(share, rank=0))
-        draws = share.most_samples if over else batches * self.batch_size
+        # After the last batch of a pass with drop_last, what is left is dropped.
+        draws = share.most_samples if self.is_over(began, batches) else batches * self.batch_size
         return self.sampler.state_after(began, draws, self.batch_size, accumulation)
 
     def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
@@ -75,6 +78,19 @@ class Batching:
     def batches_from(self, began: Cursor) -> int:
         """Batches this rank gets in a pass from there."""
         return self.batches_in(self.sampler.share(began.consumed))
+
+    def is_over(self, began: Cursor, batches: int) -> bool:
+        """Whether no rank gets a batch after so many of such a pass. Rank 0 gets no fewer than others."""
+        return batches >= self.batches_in(replace(self.sampler.share(began.consumed), rank=0))
+
+    def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
+        """The ids that such a pass leaves out: of this rank's draws, and for rank 0 those that no rank has."""
+        share, order = self.sampler.share(began.consumed), self.sampler.order
+        real = share.num_samples - share.num_padding
+        mine = share.indices(order, began.epoch, min(self.draws_in(share), real), real)
+        if share.rank or share.uneven != "drop":
+            return mine
+        return np.append(mine, order.indices(began.epoch, share.start + share.total_size, share.length))
 
     def padding_in(self, began: Cursor, batch: int) -> int:
         """How many draws of that batch, its last ones, are padding."""

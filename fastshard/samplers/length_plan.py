@@ -98,6 +98,12 @@ class Plan:
         """This rank's of them."""
         return self.global_batch(epoch, bucket, self._mine(places))
 
+    def dropped(self, epoch: int) -> npt.NDArray[np.int64]:
+        """The samples that no step has."""
+        bucket, size = len(self.order.buckets) - 1, self.order.buckets[-1].samples
+        first = self.last[-1].stop if self.last else size - self.order.left_over
+        return self.global_batch(epoch, bucket, range(first, max(first, size)))
+
     def padding(self, step: int) -> int:
         """How many of this rank's last samples in a step are padding: 0 or 1."""
         mine = self._mine(self.last[step - self.whole]) if self.whole <= step < self.num_steps else range(0)

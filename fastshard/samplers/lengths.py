@@ -143,6 +143,18 @@ class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
         plan = self._plan_at(began)
         return plan.padding(plan.step_at(began.epoch, began.consumed) + batch)
 
+    def is_over(self, began: Cursor, batches: int) -> bool:
+        """For loaders built on this one: whether no rank gets a batch after so many of such a pass."""
+        plan = self._plan_at(began)
+        return plan.step_at(began.epoch, began.consumed) + batches >= plan.num_steps
+
+    def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
+        """For loaders built on this one: ids that such a pass leaves out, each on one rank."""
+        plan = self._plan_at(began)
+        if self.rank or began.consumed >= self._length:
+            return np.empty(0, np.int64)
+        return plan.dropped(began.epoch)
+
     def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
         """For loaders built on this one: the state after so many of this rank's batches of a pass that began there."""
         plan = self._plan_at(began)

@@ -13,6 +13,9 @@ from fastshard import _check
 from fastshard.samplers.passes import Passes
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from fastshard.cursor import Cursor
 
 B = TypeVar("B")
@@ -59,6 +62,14 @@ class ResumingBatchSampler(Sampler[B], abc.ABC):
             began: where the pass began.
             batch: the number of the batch in the pass, from 0; this rank has drawn it.
         """
+
+    @abc.abstractmethod
+    def is_over(self, began: Cursor, batches: int) -> bool:
+        """For loaders built on this one: whether no rank gets a batch after so many of such a pass."""
+
+    @abc.abstractmethod
+    def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
+        """For loaders built on this one: ids that such a pass leaves out, each on one rank. Asked at its end."""
 
     @property
     def epoch(self) -> int:

@@ -7,7 +7,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
-from typing import Any, TypeGuard, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from fastshard.samplers.distributed import DistributedSampler, ask_group
 from fastshard.samplers.passes import OnRepeatedEpoch
 from fastshard.samplers.resuming import ResumingBatchSampler
 from fastshard.slicing import Slice, Uneven
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 B = TypeVar("B")
 
@@ -100,6 +103,7 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
         self._told = 0
         self._slice: Slice | None = None
         self._counted: tuple[int, int] | None = None  # the epoch that ended last, and its batches
+        self._left: tuple[Cursor, list[Any]] | None = None  # the latest pass that came so far, and its last batches
         self._padded: tuple[Cursor, Any] | None = None  # the pass that was padded last, and by what
         if has_length(batch_sampler):
             len(self)
@@ -151,6 +155,17 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
             return 0 if began.consumed == self._length else None
         return share.num_samples
 
+    def is_over(self, began: Cursor, batches: int) -> bool:
+        """For loaders built on this one: whether no rank gets a batch after so many of such a pass, if it is known."""
+        share = self._share(began)
+        return batches >= (share.most_samples if share else self._length)
+
+    def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
+        """For loaders built on this one: ids of the batches that such a pass leaves out, on rank 0."""
+        if self.rank or self.uneven != "drop" or self._left is None or self._left[0] != began:
+            return np.empty(0, np.int64)
+        return np.concatenate([np.empty(0, np.int64), *self._left[1]])
+
     def padding_in(self, began: Cursor, batch: int) -> int:
         """For loaders built on this one: how many samples of a drawn batch of such a pass are padding: all or none."""
         share = self._share(began)
@@ -172,9 +187,9 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
         """For loaders built on this one: the state after so many of this rank's batches of a pass that began there."""
         check_repeatable(self.batch_sampler)
         share = self._share(began)
-        consumed = min(began.consumed + batches * self.num_replicas, share.length if share else self._length)
-        if share and batches >= share.most_samples:
-            consumed = share.length  # also where the last ones are dropped: nobody comes for them
+        end = share.length if share else self._length
+        # After the last batch also where others are dropped: nobody comes for them.
+        consumed = end if self.is_over(began, batches) else min(began.consumed + batches * self.num_replicas, end)
         return to_state(Cursor(began.epoch, consumed), self._facts(share.length if share else None, accumulation))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -265,13 +280,21 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
         before = len(first) + sum(1 for _ in islice(batches, cursor.consumed - len(first)))
         group = list(islice(batches, self.num_replicas))
         first += group  # at least P, or all: what there is to pad with
-        given = 0
+        given, total = 0, self._batches_in(epoch) if self.uneven == "drop" else None
         while len(group) == self.num_replicas:
             given += 1
-            yield [group[self.rank]]
-            group = list(islice(batches, self.num_replicas))
+            mine = [group[self.rank]]
+            end = before + (given + 1) * self.num_replicas
+            if total is not None and end > total:  # whoever has the last batch knows what is dropped
+                group = list(islice(batches, self.num_replicas))
+                self._left = cursor, group
+                yield mine
+            else:
+                yield mine
+                group = list(islice(batches, self.num_replicas))
         before += given * self.num_replicas
         self._counted = epoch, before + len(group)
+        self._left = cursor, group
         if group and not given and self.uneven != "pad" and not has_length(self.batch_sampler):
             empty = self.num_replicas - (len(group) if self.uneven == "keep" else 0)
             warn(

@@ -150,3 +150,16 @@ def test_threads_that_add_at_once_lose_nothing():
         thread.join()
     assert (coverage.counts(0, 50_000) == 80).all()
     assert fingerprint.count == 80 * 50_000
+
+
+@pytest.mark.parametrize("shifts", [(0, 0), (60, 60), (30, 0)])
+def test_sums_of_wrong_epochs_spread_as_if_at_random(shifts):
+    """Four bits of each sum, over epochs in which neighbours came in each other's place: 256 cells, filled alike."""
+    cells = np.zeros((16, 16))
+    for i in range(20_000):
+        missing, twice = [3 * i, 3 * i + 1, 7 * i], [3 * i + 1, 3 * i + 2, 7 * i + 64]
+        off = fingerprint_of(twice) - fingerprint_of(missing)
+        cells[off.first >> shifts[0] & 15, off.second >> shifts[1] & 15] += 1
+    mean = 20_000 / 256
+    # Chi-square with 255 degrees of freedom: 255 +- 22.6.
+    assert 255 - 5 * 22.6 < ((cells - mean) ** 2 / mean).sum() < 255 + 5 * 22.6

@@ -191,9 +191,9 @@ def test_a_pass_that_goes_on_where_the_last_one_stopped_goes_on_with_its_account
 
 
 def test_a_pass_in_mid_epoch_without_its_account_says_from_where_on_it_knows():
-    ledger = begun(ordered(9, consumed=3))
-    ledger.record(ordered(9).order[:3])
     for epoch, start in ((0, 4), (1, 3)):
+        ledger = begun(ordered(9, consumed=3))
+        ledger.record(ordered(9).order[:3])
         rest = ordered(9, epoch, start)
         ledger.begin(rest)
         ledger.record(rest.order[start:])
@@ -221,10 +221,23 @@ def test_by_hand_an_epoch_goes_on_after_a_restart():
     assert str(ledger.verify()) == "every one of the 10 samples exactly once, 0 padded draws"
 
 
+def test_a_pass_at_the_beginning_of_an_epoch_opens_an_account_whatever_was_loaded():
+    expected = RangeExpected(10)
+    ledger = begun(expected)
+    ledger.record([1, 2])
+    ledger.load_state_dict(state_of(ledger, 0, 1))  # without `consumed`: a state at position 0, yet with draws
+    with pytest.raises(RuntimeError, match="no pass has begun"):
+        ledger.record([3])
+    ledger.begin(expected)
+    ledger.record(range(10))
+    assert ledger.verify().draws == 10
+
+
 def test_a_range_that_begins_in_mid_epoch_needs_the_account_of_what_was_before():
     ledger = begun(RangeExpected(10, 2, start=6))
     with pytest.raises(ValueError, match=r"the ledger's account begins at position 6; load the ledger's state before"):
         ledger.verify()
+    ledger.gather()  # which asks for nothing expected
 
 
 def test_an_account_does_not_go_on_with_another_number_of_ids():

@@ -82,7 +82,8 @@ def test_every_rank_draws_a_global_step_at_a_time_and_no_more(kind, uneven):
         assert inner.drawn == 0
         for step in range(2):
             next(running)
-            assert inner.drawn == 3 * (step + 1)
+            says_what_is_dropped = kind is SizedBatches and uneven == "drop" and step == 1
+            assert inner.drawn == 3 * (step + 1) + says_what_is_dropped
         assert len(list(running)) == {"pad": 1, "drop": 0, "keep": int(rank == 0)}[uneven]
         assert inner.drawn == 7
 
