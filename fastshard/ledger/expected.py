@@ -75,7 +75,7 @@ class RangeExpected:
 
     def fingerprint(self, start: int, part: int, parts: int) -> _core.Fingerprint:
         """See Expected; `start` must be 0."""
-        return _of_range(*self._piece(start, part, parts))
+        return of_range(*self._piece(start, part, parts))
 
     def add_to(self, coverage: _core.Coverage, start: int, part: int, parts: int) -> None:
         """See Expected; `start` must be 0."""
@@ -104,8 +104,13 @@ class RangeExpected:
         return self.num_ids * part // parts, self.num_ids * (part + 1) // parts
 
 
-@functools.lru_cache(maxsize=64)  # the same in every epoch
-def _of_range(start: int, stop: int) -> _core.Fingerprint:
+def of_range(start: int, stop: int) -> _core.Fingerprint:
+    """The fingerprint of ids start to stop - 1; the latest ones are kept, since every epoch asks for the same."""
+    return _core.Fingerprint(*_sums_of_range(start, stop))
+
+
+@functools.lru_cache(maxsize=64)
+def _sums_of_range(start: int, stop: int) -> tuple[int, int, int]:
     fingerprint = _core.Fingerprint()
     fingerprint.add_range(start, stop)
-    return fingerprint
+    return fingerprint.count, fingerprint.first, fingerprint.second

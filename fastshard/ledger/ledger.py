@@ -208,8 +208,8 @@ class Ledger:
         padded, dropped = totals.drawn.padded, totals.drawn.dropped
         drawn, due = (sums.count - dropped for sums in (totals.drawn.fingerprint, totals.expected))
         if totals.drawn.fingerprint != totals.expected:
-            found = (yield from locate(account, expected, rank, num_replicas)) if self._exact else {}
-            raise LedgerError(_what_is_wrong(account.epoch, drawn, due, found), **found)
+            found = (yield from locate(account, expected, rank, num_replicas)) if self._exact else None
+            raise LedgerError(_what_is_wrong(account.epoch, drawn, due, found), **(found or {}))
         return LedgerReport(
             epoch=account.epoch,
             start=account.start,
@@ -253,18 +253,20 @@ def _as_array(ids: Any) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(array, np.int64)
 
 
-def _what_is_wrong(epoch: int, drawn: int, due: int, found: Mapping[str, Any]) -> str:
-    """In words, from how many draws there were and should have been, and what `locate` found."""
+def _what_is_wrong(epoch: int, drawn: int, due: int, found: Mapping[str, Any] | None) -> str:
+    """In words, from how many draws there were and should have been, and what `locate` found if it was asked."""
     if drawn != due:
-        number = count_of([abs(drawn - due)], "draw")
-        what = f"{number} too {'few' if drawn < due else 'many'}: {drawn:,} where there should be {due:,}"
+        few_or_many = "few" if drawn < due else "many"
+        what = f"{count_of([abs(drawn - due)], 'draw')} too {few_or_many}: {drawn:,} where there should be {due:,}"
     else:
         what = (
             f"{count_of([drawn], 'draw')} as there should be, but not of the right samples: some came in others' place"
         )
+    if found is None:
+        what += "; Ledger(exact=True) names samples"
     for name, words in (("missing", "missing"), ("doubled", "drawn too often")):
-        if found.get(f"num_{name}"):
-            ids = found[name]
-            listed = ", ".join(map(str, ids[:8])) + (", ..." if found[f"num_{name}"] > 8 else "")
-            what += f"; {count_of([found[f'num_{name}']], 'sample')} {words}: {listed}"
-    return f"epoch {epoch}: {what}" + ("" if found else "; Ledger(exact=True) names samples")
+        number = found.get(f"num_{name}", 0) if found else 0
+        if found and number:
+            listed = ", ".join(map(str, found[name][:8])) + (", ..." if number > 8 else "")
+            what += f"; {count_of([number], 'sample')} {words}: {listed}"
+    return f"epoch {epoch}: {what}"

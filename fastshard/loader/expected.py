@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastshard._built import _core
 from fastshard.ledger import Expected, RangeExpected
+from fastshard.ledger.expected import of_range
 from fastshard.orders import Order
 from fastshard.samplers.batching import Batching
 
@@ -60,7 +61,7 @@ class DrawsExpected:
         """See Expected."""
         self._check_parts(parts)
         if self._is_bijection and start == 0 and self.is_over():
-            return RangeExpected(self.num_ids, self.epoch).fingerprint(0, part, parts)
+            return of_range(self.num_ids * part // parts, self.num_ids * (part + 1) // parts)
         fingerprint = _core.Fingerprint()
         for ids in self._pieces(start, part, parts):
             fingerprint.add(ids)

@@ -194,6 +194,14 @@ def test_ranks_with_different_accounts_raise_everywhere_and_name_values(change, 
     assert message in str(errors[0])
 
 
+def test_where_one_rank_can_not_name_samples_all_say_at_least_how_many_draws_are_wrong():
+    ledgers = drawn(2, 10, exact=True)
+    ledgers[0].record([3])
+    ledgers[1]._expected.add_to = lambda *_: 1 / 0
+    messages = ["epoch 5: 1 draw too many: 11 where there should be 10"] * 2
+    assert list(map(str, verify_together(ledgers))) == messages
+
+
 def test_an_error_on_one_rank_raises_on_all():
     ledgers = drawn(3, 10)
     ledgers[1]._expected.order = ["three"] * 24
