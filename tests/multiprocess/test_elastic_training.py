@@ -21,8 +21,8 @@ SCRIPT = str(Path(__file__).parent / "elastic_training.py")
 LENGTH, GLOBAL_BATCH, SAVE_EVERY = 163, 16, 3
 
 
-def run_job(folder, launches, kills, num_workers, context, epochs):
-    """Runs `launches`, a world size each, in turn, each killed `kills` times; the last one to its end.
+def run_job(folder, launches, num_workers, context, epochs):
+    """Runs `launches`, each a world size and how often it is killed, in turn; the last one to its end.
 
     Returns what each rank wrote: its lines, in their order.
     """
@@ -31,7 +31,7 @@ def run_job(folder, launches, kills, num_workers, context, epochs):
     torch.save((digits.images, digits.labels), folder / "digits.pt")
     schedule = {
         f"{launch}.{restart}": [rng.randrange(world), rng.randint(1, 2 * SAVE_EVERY), rng.choice(POINTS)]
-        for launch, world in enumerate(launches)
+        for launch, (world, kills) in enumerate(launches)
         for restart in range(kills)
     }
     for rank_step_point in schedule.values():
@@ -45,7 +45,7 @@ def run_job(folder, launches, kills, num_workers, context, epochs):
         "kills": schedule,
     }
     (folder / "plan.json").write_text(json.dumps(plan))
-    for launch, world in enumerate(launches):
+    for launch, (world, kills) in enumerate(launches):
         last = launch == len(launches) - 1
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
         command += ["--max-restarts", str(kills if last else kills - 1), "--monitor-interval", "0.1", SCRIPT]
@@ -53,7 +53,7 @@ def run_job(folder, launches, kills, num_workers, context, epochs):
         # Without it torch 2.13 gives all restarts one store, in which gloo finds the addresses of those that are dead.
         ran = run_command(command, timeout_s=250, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
         assert (ran.returncode == 0) == last, ran.stdout + ran.stderr
-    ranks = [folder / f"rank{rank}.jsonl" for rank in range(max(launches))]
+    ranks = [folder / f"rank{rank}.jsonl" for rank in range(max(launches)[0])]
     return [[json.loads(line) for line in path.read_text().splitlines()] for path in ranks]
 
 
@@ -119,19 +119,19 @@ def check_history(ranks, epochs):
 
 
 @pytest.mark.parametrize(
-    ("launches", "kills", "num_workers", "context", "epochs"),
+    ("launches", "num_workers", "context", "epochs"),
     [
-        ([2, 4, 2], 7, 0, "none", 5),
-        ([2, 4], 3, 2, "fork", 2),
-        ([2], 2, 2, "spawn", 1),
+        ([(2, 12), (4, 3), (2, 6)], 0, "none", 5),
+        ([(2, 2), (4, 2)], 2, "fork", 2),
+        ([(2, 2)], 2, "spawn", 1),
     ],
     ids=["no workers", "forked workers", "spawned workers"],
 )
 def test_a_job_that_is_killed_again_and_again_trains_on_every_sample_once_an_epoch(
-    tmp_path, launches, kills, num_workers, context, epochs
+    tmp_path, launches, num_workers, context, epochs
 ):
-    ranks = run_job(tmp_path, launches, kills, num_workers, context, epochs)
-    assert sum("kill" in line for lines in ranks for line in lines) == len(launches) * kills
+    ranks = run_job(tmp_path, launches, num_workers, context, epochs)
+    assert sum("kill" in line for lines in ranks for line in lines) == sum(kills for _, kills in launches)
     check_history(ranks, epochs)
     reports = {line["verified"]: line["report"] for line in ranks[0] if "verified" in line}
     padding = {0: "0 padded draws", 1: "1 padded draw"}
@@ -139,5 +139,5 @@ def test_a_job_that_is_killed_again_and_again_trains_on_every_sample_once_an_epo
     for report in reports.values():
         assert report in {f"every one of the {LENGTH} samples exactly once, {text}" for text in padding.values()}
     ended = [line["end"] for lines in ranks for line in lines if "end" in line]
-    assert len(ended) == launches[-1]
+    assert len(ended) == launches[-1][0]
     assert len(set(ended)) == 1
