@@ -64,6 +64,14 @@ def our_loader(samples: int, state: Any) -> Iterator[Any]:
     return iter(DataLoader(range(samples), batch_sampler=batches))  # type: ignore[arg-type] # a range has all it needs
 
 
+def our_own_loader(samples: int, state: Any) -> Iterator[Any]:
+    """Goes on in fastshard's DataLoader."""
+    loader: fastshard.DataLoader[int] = fastshard.DataLoader(range(samples), batch_sampler=ours(samples))  # type: ignore[arg-type]
+    loader.load_state_dict(state)
+    batches: Iterator[Any] = iter(loader)
+    return batches
+
+
 def torchdata_state(samples: int, done: int) -> Any:
     """What StatefulDataLoader saves after so many steps: its first state, with the counts moved on to save a walk."""
     state = _torchdata(samples).state_dict()
@@ -100,6 +108,7 @@ def accelerate_loader(samples: int, done: int) -> Iterator[Any]:
 WAYS = (
     Way("torchdata", torchdata_state, torchdata_loader, package="torchdata"),
     Way("accelerate skip_first_batches", lambda _, done: done, accelerate_loader, package="accelerate"),
+    Way("fastshard DataLoader", our_state, our_own_loader),
     *(Way(f"fastshard at {percent}%", our_state, our_loader, percent) for percent in (0, 50, PERCENT)),
 )
 
