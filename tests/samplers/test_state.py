@@ -290,3 +290,13 @@ def test_a_load_is_obeyed_while_the_iterator_before_it_is_still_alive(on_repeate
     draws = iter(sampler)  # the old one is let go here
     assert list(draws) == orders.Shuffled(40).indices(0, 7).tolist()
     assert sampler.epoch == 0
+
+
+def test_a_pass_is_finished_also_where_set_epoch_went_away_and_came_back():
+    sampler = DistributedSampler(range(40), 1, 0)
+    draws = iter(sampler)
+    list(itertools.islice(draws, 7))
+    sampler.set_epoch(1)
+    sampler.set_epoch(0)
+    assert len(list(draws)) == 33
+    assert saved(sampler)["consumed"] == 40
