@@ -259,3 +259,15 @@ def test_what_has_no_state_says_why():
         make(num_workers=2, in_order=False).state_dict()
     with pytest.raises(StateMismatchError, match="order='shuffled/1'"):
         DataLoader(range(100), 5).load_state_dict(saved(make()))
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
+def test_a_load_in_the_same_process_goes_on_with_the_epoch_where_passes_advance(options):
+    loader = DataLoader(range(400), 4, shuffle=True, **options)
+    batches = iter(loader)
+    next(batches)
+    state = saved(loader)
+    next(batches)
+    loader.load_state_dict(state)
+    batches = iter(loader)
+    assert list(itertools.chain.from_iterable(lists(batches))) == order(400)[4:]
