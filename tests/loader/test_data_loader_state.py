@@ -271,3 +271,17 @@ def test_a_load_in_the_same_process_goes_on_with_the_epoch_where_passes_advance(
     loader.load_state_dict(state)
     batches = iter(loader)
     assert list(itertools.chain.from_iterable(lists(batches))) == order(400)[4:]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_look_at_the_first_batch_keeps_the_resumed_place_also_where_passes_advance(num_workers):
+    def fresh():
+        return DataLoader(range(40), 4, shuffle=True, num_workers=num_workers)
+
+    loader = fresh()
+    list(itertools.islice(loader, 5))
+    state = saved(loader)
+    loader = fresh()
+    loader.load_state_dict(state)
+    next(iter(loader))
+    assert list(itertools.chain.from_iterable(lists(loader))) == order(40)[20:]
