@@ -285,3 +285,15 @@ def test_a_look_at_the_first_batch_keeps_the_resumed_place_also_where_passes_adv
     loader.load_state_dict(state)
     next(iter(loader))
     assert list(itertools.chain.from_iterable(lists(loader))) == order(40)[20:]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_who_looks_at_the_sampler_in_a_pass_does_not_change_what_the_loader_handed_out(num_workers):
+    batches = DistributedBatchSampler(range(40), 4, 1, 0, on_repeated_epoch="ignore")
+    loader = DataLoader(range(40), batch_sampler=batches, num_workers=num_workers)
+    handed_out = iter(loader)
+    list(itertools.islice(handed_out, 3))
+    next(iter(batches))
+    assert saved(loader)["consumed"] == 12
+    next(handed_out)
+    assert saved(loader)["consumed"] == 16
