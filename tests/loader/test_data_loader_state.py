@@ -297,3 +297,11 @@ def test_who_looks_at_the_sampler_in_a_pass_does_not_change_what_the_loader_hand
     assert saved(loader)["consumed"] == 12
     next(handed_out)
     assert saved(loader)["consumed"] == 16
+
+
+def test_a_batch_size_that_is_changed_after_the_loader_was_built_counts():
+    batches = DistributedBatchSampler(range(40), 4, 1, 0)
+    loader = DataLoader(range(40), batch_sampler=batches)
+    batches.batch_size = 8
+    assert [len(batch) for batch in itertools.islice(loader, 2)] == [8, 8]
+    assert saved(loader)["consumed"] == saved(batches)["consumed"] == 16
