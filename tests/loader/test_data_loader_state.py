@@ -305,3 +305,12 @@ def test_a_batch_size_that_is_changed_after_the_loader_was_built_counts():
     batches.batch_size = 8
     assert [len(batch) for batch in itertools.islice(loader, 2)] == [8, 8]
     assert saved(loader)["consumed"] == saved(batches)["consumed"] == 16
+
+
+def test_persistent_workers_do_not_stand_against_a_load():
+    loader = make(12, 4, num_workers=2, persistent_workers=True)
+    for _ in loader:
+        state = saved(loader)
+        break
+    loader.load_state_dict(state)  # the loop is left, nobody can take what the workers have fetched
+    assert list(itertools.chain.from_iterable(lists(loader))) == order(12)[4:]
