@@ -19,6 +19,7 @@ from fastshard import (
     DistributedSampler,
     EpochChangedError,
     GlobalBatchChangedWarning,
+    RepeatedEpochWarning,
     StateMismatchError,
     orders,
 )
@@ -314,3 +315,12 @@ def test_persistent_workers_do_not_stand_against_a_load():
         break
     loader.load_state_dict(state)  # the loop is left, nobody can take what the workers have fetched
     assert list(itertools.chain.from_iterable(lists(loader))) == order(12)[4:]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_pass_that_a_warning_as_error_prevented_leaves_the_state_as_it_was(num_workers):
+    loader = make(12, 4, num_workers=num_workers)
+    assert len(list(loader)) == 3
+    with pytest.raises(RepeatedEpochWarning):
+        list(loader)
+    assert saved(loader)["consumed"] == 12
