@@ -324,3 +324,25 @@ def test_a_pass_that_a_warning_as_error_prevented_leaves_the_state_as_it_was(num
     with pytest.raises(RepeatedEpochWarning):
         list(loader)
     assert saved(loader)["consumed"] == 12
+
+
+def test_an_interrupted_batch_is_passed_over_by_the_loop_and_by_a_resume():
+    class Interrupted(Dataset):
+        armed = True
+
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, id_):
+            if self.armed and id_ == order(24)[9]:
+                self.armed = False
+                raise KeyboardInterrupt
+            return id_
+
+    loader = DataLoader(Interrupted(), 4, sampler=DistributedSampler(range(24), 1, 0))
+    batches = iter(loader)
+    list(itertools.islice(batches, 2))
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert next(batches).tolist() == order(24)[12:16]
+    assert saved(loader)["consumed"] == 16
