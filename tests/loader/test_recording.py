@@ -1,0 +1,36 @@
+"""What a loader writes into its ledger."""
+
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+from torch.utils.data import Dataset
+
+from fastshard import DataLoader, DistributedBatchSampler, DistributedSampler, Ledger, LedgerError, orders
+
+sys.path.append(str(Path(__file__).parents[1] / "ledger"))
+from ranks import verify_together
+
+
+@pytest.mark.parametrize(
+    ("length", "num_replicas", "batch_size"), [(5, 2, 1), (7, 3, 2), (3, 5, 2), (13, 4, 3), (1, 2, 4)]
+)
+@pytest.mark.filterwarnings("ignore::fastshard.EmptyRankWarning")
+def test_ranks_that_get_a_batch_less_verify_at_the_end_and_in_every_step(length, num_replicas, batch_size):
+    ledgers = [Ledger(exact=True) for _ in range(num_replicas)]
+    passes = []
+    for rank, ledger in enumerate(ledgers):
+        sampler = DistributedSampler(range(length), num_replicas, rank, uneven="keep")
+        passes.append(iter(DataLoader(range(length), batch_size, sampler=sampler, ledger=ledger)))
+    said = []
+    for _ in range(len(passes[0])):
+        for batches in passes:
+            next(batches, None)
+        said.append({str(report) for report in verify_together(ledgers)})
+    assert not [batch for batches in passes for batch in batches]  # each is told its end
+    each = "samples" if length > 1 else "sample"
+    assert {str(report) for report in verify_together(ledgers)} == {
+        f"every one of the {length} {each} exactly once, 0 padded draws"
+    }
+    assert not [report for step in said for report in step if "exactly once" not in report]
