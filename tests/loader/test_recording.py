@@ -34,3 +34,19 @@ def test_ranks_that_get_a_batch_less_verify_at_the_end_and_in_every_step(length,
         f"every one of the {length} {each} exactly once, 0 padded draws"
     }
     assert not [report for step in said for report in step if "exactly once" not in report]
+
+
+def test_a_finished_epoch_that_dropped_samples_verifies_after_a_resume_too():
+    def fresh():
+        batches = DistributedBatchSampler(range(10), 4, 1, 0, drop_last=True)
+        return DataLoader(range(10), batch_sampler=batches, ledger=Ledger(exact=True))
+
+    loader = fresh()
+    assert len(list(loader)) == 2
+    said = str(loader.ledger.verify())
+    state = loader.state_dict()
+    loader = fresh()
+    loader.load_state_dict(state)
+    loader.set_epoch(loader.epoch)
+    assert list(loader) == []
+    assert said == str(loader.ledger.verify()) == "8 of the 10 samples exactly once, 0 padded draws"
