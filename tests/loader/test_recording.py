@@ -50,3 +50,29 @@ def test_a_finished_epoch_that_dropped_samples_verifies_after_a_resume_too():
     loader.set_epoch(loader.epoch)
     assert list(loader) == []
     assert said == str(loader.ledger.verify()) == "8 of the 10 samples exactly once, 0 padded draws"
+
+
+def test_a_batch_that_was_interrupted_is_missing_and_no_other():
+    lost = orders.Shuffled(24).indices(0, 8, 12).tolist()
+
+    class Interrupted(Dataset):
+        armed = True
+
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, id_):
+            if self.armed and id_ == lost[1]:
+                self.armed = False
+                raise KeyboardInterrupt
+            return id_
+
+    ledger = Ledger(exact=True)
+    batches = iter(DataLoader(Interrupted(), 4, sampler=DistributedSampler(range(24), 1, 0), ledger=ledger))
+    list(itertools.islice(batches, 2))
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert len(list(batches)) == 3
+    with pytest.raises(LedgerError) as caught:
+        ledger.verify()
+    assert caught.value.missing == sorted(lost)
