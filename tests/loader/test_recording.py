@@ -76,3 +76,9 @@ def test_a_batch_that_was_interrupted_is_missing_and_no_other():
     with pytest.raises(LedgerError) as caught:
         ledger.verify()
     assert caught.value.missing == sorted(lost)
+
+
+def test_a_ledger_is_refused_where_batches_come_in_any_order():
+    # What was drawn first would be recorded, and not what was handed out.
+    with pytest.raises((TypeError, ValueError), match="in_order"):
+        DataLoader(range(16), 2, num_workers=2, in_order=False, ledger=Ledger())
