@@ -168,3 +168,20 @@ def test_a_stream_refuses_another_number_of_workers():
     next(iter(loader))
     with pytest.raises(StateMismatchError, match=r"num_workers=0.* this one .*num_workers=2"):
         DataLoader(Stream(), 3, num_workers=2).load_state_dict(saved(loader))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_stream_that_goes_back_in_its_own_process_does_so(num_workers):
+    loader = DataLoader(Numbers(), 4, num_workers=num_workers)
+    batches = iter(loader)
+    next(batches)
+    state = saved(loader)
+    next(batches)
+    loader.load_state_dict(state)
+    batches = iter(loader)
+    assert ids(batches) == list(range(4, 20))
+
+
+class Numbers(IterableDataset):
+    def __iter__(self):
+        return iter(range(20))
