@@ -185,3 +185,15 @@ def test_a_stream_that_goes_back_in_its_own_process_does_so(num_workers):
 class Numbers(IterableDataset):
     def __iter__(self):
         return iter(range(20))
+
+
+def test_the_epoch_after_a_finished_one_comes_without_set_epoch_with_torchs_sampler_too():
+    loader = DataLoader(range(8), 2, sampler=TorchSampler(range(8), 1, 0))
+    list(loader)
+    state = saved(loader)
+    sampler = TorchSampler(range(8), 1, 0)
+    loader = DataLoader(range(8), 2, sampler=sampler)
+    loader.load_state_dict(state)
+    drawn = ids(loader)
+    sampler.set_epoch(1)
+    assert drawn == list(sampler)
