@@ -197,3 +197,12 @@ def test_the_epoch_after_a_finished_one_comes_without_set_epoch_with_torchs_samp
     drawn = ids(loader)
     sampler.set_epoch(1)
     assert drawn == list(sampler)
+
+
+@pytest.mark.parametrize("changed", [{"shuffle": False}, {"drop_last": True}])
+def test_a_state_of_torchs_sampler_with_other_arguments_is_refused(changed):
+    loader = DataLoader(range(80), 2, sampler=TorchSampler(range(80), 1, 0))
+    next(iter(loader))
+    state = saved(loader)
+    with pytest.raises(StateMismatchError):
+        DataLoader(range(80), 2, sampler=TorchSampler(range(80), 1, 0, **changed)).load_state_dict(state)
