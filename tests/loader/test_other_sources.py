@@ -206,3 +206,19 @@ def test_a_state_of_torchs_sampler_with_other_arguments_is_refused(changed):
     state = saved(loader)
     with pytest.raises(StateMismatchError):
         DataLoader(range(80), 2, sampler=TorchSampler(range(80), 1, 0, **changed)).load_state_dict(state)
+
+
+def test_a_stream_in_persistent_workers_gets_the_epochs_that_its_state_tells():
+    class Epochs(IterableDataset):
+        epoch = 0
+
+        def set_epoch(self, epoch):
+            self.epoch = epoch
+
+        def __iter__(self):
+            return iter(range(100 * self.epoch, 100 * self.epoch + 6))
+
+    loader = DataLoader(Epochs(), 2, num_workers=1, persistent_workers=True)
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        assert ids(loader) == list(range(100 * epoch, 100 * epoch + 6))
