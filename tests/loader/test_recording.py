@@ -82,3 +82,18 @@ def test_a_ledger_is_refused_where_batches_come_in_any_order():
     # What was drawn first would be recorded, and not what was handed out.
     with pytest.raises((TypeError, ValueError), match="in_order"):
         DataLoader(range(16), 2, num_workers=2, in_order=False, ledger=Ledger())
+
+
+def test_a_finished_epoch_of_dealt_out_batches_verifies_after_a_resume_too():
+    def fresh():
+        batches = ShardedBatchSampler(DistributedBatchSampler(range(10), 4, 1, 0), 1, 0)
+        return DataLoader(range(10), batch_sampler=batches, ledger=Ledger(exact=True))
+
+    loader = fresh()
+    assert len(list(loader)) == 3
+    state = loader.state_dict()
+    loader = fresh()
+    loader.load_state_dict(state)
+    loader.set_epoch(loader.epoch)
+    assert list(loader) == []
+    assert str(loader.ledger.verify()) == "every one of the 10 samples exactly once, 0 padded draws"
