@@ -97,3 +97,24 @@ def test_a_finished_epoch_of_dealt_out_batches_verifies_after_a_resume_too():
     loader.set_epoch(loader.epoch)
     assert list(loader) == []
     assert str(loader.ledger.verify()) == "every one of the 10 samples exactly once, 0 padded draws"
+
+
+@pytest.mark.parametrize(("uneven", "padded"), [("pad", 2), ("keep", 0)])
+@pytest.mark.parametrize("has_length", [True, False])
+def test_batches_that_are_dealt_out_unevenly_verify(uneven, padded, has_length):
+    batches = [[0, 1], [2, 3], [4]]
+    ledgers = [Ledger(exact=True) for _ in range(2)]
+    for rank, ledger in enumerate(ledgers):
+        dealt = ShardedBatchSampler(batches if has_length else _Unsized(batches), 2, rank, uneven=uneven)
+        list(DataLoader(range(5), batch_sampler=dealt, ledger=ledger))
+    assert {str(report) for report in verify_together(ledgers)} == {
+        f"every one of the 5 samples exactly once, {padded} padded draws"
+    }
+
+
+class _Unsized:
+    def __init__(self, batches):
+        self._batches = batches
+
+    def __iter__(self):
+        return iter(self._batches)
