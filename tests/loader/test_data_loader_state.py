@@ -346,3 +346,13 @@ def test_an_interrupted_batch_is_passed_over_by_the_loop_and_by_a_resume():
         next(batches)
     assert next(batches).tolist() == order(24)[12:16]
     assert saved(loader)["consumed"] == 16
+
+
+def test_a_rank_with_no_batch_left_tells_the_place_of_rank_0_until_it_is_told_the_end():
+    samplers = [DistributedSampler(range(5), 2, rank, uneven="keep") for rank in range(2)]
+    loaders = [DataLoader(range(5), 1, sampler=sampler) for sampler in samplers]
+    passes = [iter(loader) for loader in loaders]
+    for consumed in (2, 4, 5):
+        for batches in passes:
+            next(batches, None)
+        assert [saved(loader)["consumed"] for loader in loaders] == [consumed] * 2
