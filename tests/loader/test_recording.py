@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from torch.utils.data import Dataset
 
-from fastshard import DataLoader, DistributedBatchSampler, DistributedSampler, Ledger, LedgerError, orders
+from fastshard import (
+    DataLoader,
+    DistributedBatchSampler,
+    DistributedSampler,
+    Ledger,
+    LedgerError,
+    ShardedBatchSampler,
+    orders,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "ledger"))
 from ranks import verify_together
