@@ -222,3 +222,14 @@ def test_a_stream_in_persistent_workers_gets_the_epochs_that_its_state_tells():
     for epoch in range(2):
         loader.set_epoch(epoch)
         assert ids(loader) == list(range(100 * epoch, 100 * epoch + 6))
+
+
+def test_len_is_what_the_next_pass_gives_also_after_the_rest_of_a_loaded_epoch():
+    loader = DataLoader(range(40), 4, shuffle=True)
+    list(itertools.islice(loader, 7))
+    state = saved(loader)
+    loader = DataLoader(range(40), 4, shuffle=True)
+    loader.load_state_dict(state)
+    assert len(loader) == len(list(loader)) == 3
+    assert len(loader) == 10
+    assert len(list(loader)) == 10
