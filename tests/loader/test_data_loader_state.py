@@ -19,6 +19,7 @@ from fastshard import (
     DistributedSampler,
     EpochChangedError,
     GlobalBatchChangedWarning,
+    RepeatedEpochWarning,
     StateMismatchError,
     orders,
 )
@@ -259,3 +260,99 @@ def test_what_has_no_state_says_why():
         make(num_workers=2, in_order=False).state_dict()
     with pytest.raises(StateMismatchError, match="order='shuffled/1'"):
         DataLoader(range(100), 5).load_state_dict(saved(make()))
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
+def test_a_load_in_the_same_process_goes_on_with_the_epoch_where_passes_advance(options):
+    loader = DataLoader(range(400), 4, shuffle=True, **options)
+    batches = iter(loader)
+    next(batches)
+    state = saved(loader)
+    next(batches)
+    loader.load_state_dict(state)
+    batches = iter(loader)
+    assert list(itertools.chain.from_iterable(lists(batches))) == order(400)[4:]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_look_at_the_first_batch_keeps_the_resumed_place_also_where_passes_advance(num_workers):
+    def fresh():
+        return DataLoader(range(40), 4, shuffle=True, num_workers=num_workers)
+
+    loader = fresh()
+    list(itertools.islice(loader, 5))
+    state = saved(loader)
+    loader = fresh()
+    loader.load_state_dict(state)
+    next(iter(loader))
+    assert list(itertools.chain.from_iterable(lists(loader))) == order(40)[20:]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_who_looks_at_the_sampler_in_a_pass_does_not_change_what_the_loader_handed_out(num_workers):
+    batches = DistributedBatchSampler(range(40), 4, 1, 0, on_repeated_epoch="ignore")
+    loader = DataLoader(range(40), batch_sampler=batches, num_workers=num_workers)
+    handed_out = iter(loader)
+    list(itertools.islice(handed_out, 3))
+    next(iter(batches))
+    assert saved(loader)["consumed"] == 12
+    next(handed_out)
+    assert saved(loader)["consumed"] == 16
+
+
+def test_a_batch_size_that_is_changed_after_the_loader_was_built_counts():
+    batches = DistributedBatchSampler(range(40), 4, 1, 0)
+    loader = DataLoader(range(40), batch_sampler=batches)
+    batches.batch_size = 8
+    assert [len(batch) for batch in itertools.islice(loader, 2)] == [8, 8]
+    assert saved(loader)["consumed"] == saved(batches)["consumed"] == 16
+
+
+def test_persistent_workers_do_not_stand_against_a_load():
+    loader = make(12, 4, num_workers=2, persistent_workers=True)
+    for _ in loader:
+        state = saved(loader)
+        break
+    loader.load_state_dict(state)  # the loop is left, nobody can take what the workers have fetched
+    assert list(itertools.chain.from_iterable(lists(loader))) == order(12)[4:]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_pass_that_a_warning_as_error_prevented_leaves_the_state_as_it_was(num_workers):
+    loader = make(12, 4, num_workers=num_workers)
+    assert len(list(loader)) == 3
+    with pytest.raises(RepeatedEpochWarning):
+        list(loader)
+    assert saved(loader)["consumed"] == 12
+
+
+def test_an_interrupted_batch_is_passed_over_by_the_loop_and_by_a_resume():
+    class Interrupted(Dataset):
+        armed = True
+
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, id_):
+            if self.armed and id_ == order(24)[9]:
+                self.armed = False
+                raise KeyboardInterrupt
+            return id_
+
+    loader = DataLoader(Interrupted(), 4, sampler=DistributedSampler(range(24), 1, 0))
+    batches = iter(loader)
+    list(itertools.islice(batches, 2))
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert next(batches).tolist() == order(24)[12:16]
+    assert saved(loader)["consumed"] == 16
+
+
+def test_a_rank_with_no_batch_left_tells_the_place_of_rank_0_until_it_is_told_the_end():
+    samplers = [DistributedSampler(range(5), 2, rank, uneven="keep") for rank in range(2)]
+    loaders = [DataLoader(range(5), 1, sampler=sampler) for sampler in samplers]
+    passes = [iter(loader) for loader in loaders]
+    for consumed in (2, 4, 5):
+        for batches in passes:
+            next(batches, None)
+        assert [saved(loader)["consumed"] for loader in loaders] == [consumed] * 2

@@ -168,3 +168,68 @@ def test_a_stream_refuses_another_number_of_workers():
     next(iter(loader))
     with pytest.raises(StateMismatchError, match=r"num_workers=0.* this one .*num_workers=2"):
         DataLoader(Stream(), 3, num_workers=2).load_state_dict(saved(loader))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_stream_that_goes_back_in_its_own_process_does_so(num_workers):
+    loader = DataLoader(Numbers(), 4, num_workers=num_workers)
+    batches = iter(loader)
+    next(batches)
+    state = saved(loader)
+    next(batches)
+    loader.load_state_dict(state)
+    batches = iter(loader)
+    assert ids(batches) == list(range(4, 20))
+
+
+class Numbers(IterableDataset):
+    def __iter__(self):
+        return iter(range(20))
+
+
+def test_the_epoch_after_a_finished_one_comes_without_set_epoch_with_torchs_sampler_too():
+    loader = DataLoader(range(8), 2, sampler=TorchSampler(range(8), 1, 0))
+    list(loader)
+    state = saved(loader)
+    sampler = TorchSampler(range(8), 1, 0)
+    loader = DataLoader(range(8), 2, sampler=sampler)
+    loader.load_state_dict(state)
+    drawn = ids(loader)
+    sampler.set_epoch(1)
+    assert drawn == list(sampler)
+
+
+@pytest.mark.parametrize("changed", [{"shuffle": False}, {"drop_last": True}])
+def test_a_state_of_torchs_sampler_with_other_arguments_is_refused(changed):
+    loader = DataLoader(range(80), 2, sampler=TorchSampler(range(80), 1, 0))
+    next(iter(loader))
+    state = saved(loader)
+    with pytest.raises(StateMismatchError):
+        DataLoader(range(80), 2, sampler=TorchSampler(range(80), 1, 0, **changed)).load_state_dict(state)
+
+
+def test_a_stream_in_persistent_workers_gets_the_epochs_that_its_state_tells():
+    class Epochs(IterableDataset):
+        epoch = 0
+
+        def set_epoch(self, epoch):
+            self.epoch = epoch
+
+        def __iter__(self):
+            return iter(range(100 * self.epoch, 100 * self.epoch + 6))
+
+    loader = DataLoader(Epochs(), 2, num_workers=1, persistent_workers=True)
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        assert ids(loader) == list(range(100 * epoch, 100 * epoch + 6))
+
+
+def test_len_is_what_the_next_pass_gives_also_after_the_rest_of_a_loaded_epoch():
+    loader = DataLoader(range(40), 4, shuffle=True)
+    list(itertools.islice(loader, 7))
+    state = saved(loader)
+    loader = DataLoader(range(40), 4, shuffle=True)
+    loader.load_state_dict(state)
+    assert len(loader) == len(list(loader)) == 3
+    assert len(loader) == 10
+    assert len(list(loader)) == 10

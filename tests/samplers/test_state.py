@@ -279,3 +279,24 @@ def test_set_epoch_just_before_a_load_of_that_epochs_end_asks_for_it():
     never_asked = DistributedSampler(range(40), 2, 0)
     never_asked.load_state_dict(finished | {"epoch": 0})
     assert list(never_asked) == orders.Shuffled(40).indices(1, step=2).tolist()
+
+
+@pytest.mark.parametrize("on_repeated_epoch", ["advance", "error", "warn"])
+def test_a_load_is_obeyed_while_the_iterator_before_it_is_still_alive(on_repeated_epoch):
+    sampler = DistributedSampler(range(40), 1, 0, on_repeated_epoch=on_repeated_epoch)
+    draws = iter(sampler)
+    list(itertools.islice(draws, 7))
+    sampler.load_state_dict(saved(sampler))
+    draws = iter(sampler)  # the old one is let go here
+    assert list(draws) == orders.Shuffled(40).indices(0, 7).tolist()
+    assert sampler.epoch == 0
+
+
+def test_a_pass_is_finished_also_where_set_epoch_went_away_and_came_back():
+    sampler = DistributedSampler(range(40), 1, 0)
+    draws = iter(sampler)
+    list(itertools.islice(draws, 7))
+    sampler.set_epoch(1)
+    sampler.set_epoch(0)
+    assert len(list(draws)) == 33
+    assert saved(sampler)["consumed"] == 40
