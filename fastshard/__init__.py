@@ -11,6 +11,7 @@ from fastshard._warnings import (
     RepeatedEpochError,
     RepeatedEpochWarning,
     StateMismatchError,
+    UnshardedWarning,
 )
 from fastshard.cursor import Cursor
 from fastshard.ledger import Ledger, LedgerReport, RangeExpected
@@ -45,6 +46,7 @@ __all__ = [
     "ShardedBatchSampler",
     "Slice",
     "StateMismatchError",
+    "UnshardedWarning",
     "WeightedDistributedSampler",
     "__version__",
     "install",

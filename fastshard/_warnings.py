@@ -27,6 +27,10 @@ class EpochChangedWarning(UserWarning):
     """The epoch was changed while a DataLoader held batches of the former one that nobody had taken yet."""
 
 
+class UnshardedWarning(UserWarning):
+    """Every rank goes through the whole dataset, in the same order: they would all train on the same batches."""
+
+
 class StateMismatchError(ValueError):
     """A state was loaded into a run whose order, or batch size, is another one."""
 

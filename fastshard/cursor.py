@@ -80,7 +80,7 @@ def from_state(state: Mapping[str, Any], facts: Mapping[str, Any]) -> Cursor:
     """
     if not isinstance(state, Mapping):
         raise TypeError(f"state must be a dict from state_dict(), got state={state!r}")
-    missing = [name for name in ("version", "epoch", "consumed", *_ORDER) if name not in state]
+    missing = [name for name in ("version", "epoch", "consumed", "num_replicas", *_ORDER) if name not in state]
     if missing:
         raise TypeError(f"state must be a dict from state_dict(), got one without {', '.join(missing)}: {state!r}")
     if state["version"] != VERSION:

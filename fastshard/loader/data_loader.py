@@ -10,10 +10,11 @@ import torch.utils.data
 from torch.utils.data import IterableDataset, Sampler
 
 from fastshard import _check
+from fastshard._warnings import UnshardedWarning, warn
 from fastshard.loader.alone import AloneSequential, AloneShuffled
-from fastshard.loader.delivering import Delivering
+from fastshard.loader.delivering import Delivering, Handed
 from fastshard.loader.recording import Kept, Recorder
-from fastshard.loader.sources import Indices, Source, Stream, of_indices
+from fastshard.loader.sources import Indices, Source, Stream, of_indices, world_size
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +50,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of its range, or contradicts another.
+
+    Warns:
+        UnshardedWarning: when it is iterated over: shuffle=True without a sampler, in a process group of several ranks.
 
     Example:
         >>> loader = DataLoader(range(10), batch_size=2, sampler=DistributedSampler(range(10), 1, 0))
@@ -91,6 +95,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             raise ValueError(f"seed is for shuffle=True without a sampler, got seed={seed}; give it to the sampler")
         if is_stream and ledger is not None:
             raise TypeError("ledger must be None for an iterable dataset, whose ids nobody knows; call ledger.record")
+        if ledger is not None and not options.get("in_order", True):
+            raise ValueError("ledger must be None with in_order=False: batches come in another order than their ids")
         if sampler is None and batch_sampler is None and not is_stream and _is_filled(dataset):
             sampler, shuffle = _alone(dataset, shuffle, seed, generator), None
         super().__init__(
@@ -113,7 +119,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         )
         self._delivering: weakref.ref[Delivering] | None = None
         drawn = super()._index_sampler
-        self._source, self._draws_from = self._find_source(drawn)
+        source, self._draws_from = self._find_source(drawn)
+        self._handed = Handed(source)
         if ledger is not None:
             self._draws_from = Kept(self._draws_from)
 
@@ -135,6 +142,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         return super()._index_sampler if draws_from is None else draws_from
 
     @property
+    def _source(self) -> Source:
+        """What the next pass's batches come from: a sampler's batch_size may have been changed."""
+        source = of_indices(self.sampler, self.batch_sampler)
+        return self._handed.source if source is None else source
+
+    @property
     def epoch(self) -> int:
         """The epoch that the next pass draws from."""
         return self._source.passes.epoch
@@ -146,25 +159,40 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     def __iter__(self) -> Any:
         """Returns an iterator over the batches of a pass, which counts what it hands out."""
-        if self.persistent_workers and self._delivering is not None:
-            former = self._delivering()
-            if former is not None:
-                former.supersede()
+        source = self._source
+        former = None if self._delivering is None else self._delivering()
+        if self.persistent_workers and former is not None:
+            former.supersede()
+        if isinstance(self.sampler, AloneShuffled) and world_size() > 1:
+            warn(
+                f"each of {world_size()} ranks gets all {len(self.sampler.inner)} samples in the same order: "
+                "shuffle=True shards nothing; give the loader sampler=DistributedSampler(dataset)",
+                UnshardedWarning,
+            )
+        if isinstance(source, Stream) and source.is_told():
+            self._iterator = None  # workers that live on have the former epoch's dataset
+        before = source.passes.latest
         batches = super().__iter__()
         delivering = Delivering(
             batches,
-            self._source,
+            source,
+            self._handed,
+            before,
             has_drawn=self.num_workers > 0,
-            rereads=isinstance(self._source, Stream),
-            recorder=self._recorder(),
+            rereads=isinstance(source, Stream),
+            recorder=self._recorder(source),
         )
         self._delivering = weakref.ref(delivering)
         return delivering
 
-    def _recorder(self) -> Recorder | None:
+    def _recorder(self, source: Source) -> Recorder | None:
         if self.ledger is None:
             return None
-        return Recorder(self.ledger, self._source, self._draws_from.latest, len(self.dataset))  # type: ignore[arg-type]
+        return Recorder(self.ledger, source, self._draws_from.latest, len(self.dataset))  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Who iterates here is nothing to a copy, which knows the place all the same.
+        return {**self.__dict__, "_delivering": None}
 
     def state_dict(self) -> dict[str, Any]:
         """Returns where the loop is: after the last batch that it was given, of the epoch's latest pass.
@@ -177,8 +205,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """
         if not getattr(self, "in_order", True):
             raise TypeError("in_order=False hands out whatever is ready first, so no place in the order says what was")
-        began, batches = self._source.passes.delivered(self._source.length)
-        state = self._source.state_after(began, batches, self.accumulation)
+        source = self._handed.source if self._handed.which is not None else self._source
+        began, batches = source.passes.delivered(self._handed.which, source.length)
+        state = source.state_after(began, batches, self.accumulation)
         return state if self.ledger is None else {**state, "ledger": self.ledger.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

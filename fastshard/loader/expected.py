@@ -46,12 +46,12 @@ class DrawsExpected:
 
     def place(self) -> int:
         """See Expected."""
-        consumed: int = self._batching.state_after(self._began, self._deliveries.batches)["consumed"]
+        consumed: int = self._batching.state_after(self._began, self._deliveries.count())["consumed"]
         return consumed
 
     def is_over(self) -> bool:
         """See Expected."""
-        return self._deliveries.ended or self._batching.is_over(self._began, self._deliveries.batches)
+        return self._batching.is_over(self._began, self._deliveries.count())
 
     def what(self) -> str:
         """See Expected."""
@@ -104,17 +104,17 @@ class EpochExpected(RangeExpected):
 
     def __init__(self, source: Source, began: Cursor, deliveries: Deliveries, num_samples: int) -> None:
         super().__init__(num_samples, began.epoch)
-        self.start = began.consumed
+        self.start = source.state_after(began, 0)["consumed"]
         self._source, self._began, self._deliveries = source, began, deliveries
 
     def place(self) -> int:
         """See Expected."""
-        consumed: int = self._source.state_after(self._began, self._deliveries.batches)["consumed"]
+        consumed: int = self._source.state_after(self._began, self._deliveries.count())["consumed"]
         return consumed
 
     def is_over(self) -> bool:
         """See Expected."""
-        return self._deliveries.ended or self._source.is_over(self._began, self._deliveries.batches)
+        return self._source.is_over(self._began, self._deliveries.count())
 
     def _piece(self, start: int, part: int, parts: int) -> tuple[int, int]:
         if not self.is_over():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from fastshard.loader.expected import expect
 
@@ -67,11 +68,11 @@ class Recorder:
         """Records the next batch."""
         ids = self._kept.popleft()
         padding = 0
-        if self._batch == self._last:  # padding is at the end
+        if self._batch >= self._last:  # padding is at the end; where nobody knows that, it may be here
             assert self._began is not None
             padding = self._source.padding_in(self._began, self._batch)
         self._batch += 1
-        self._ledger.record(ids if isinstance(ids, list | np.ndarray) else [ids], padding)
+        self._ledger.record(_as_ids(ids), padding)
         if self._batch > self._last:
             self._drop_if_over()
 
@@ -94,3 +95,12 @@ class Recorder:
         self._batch += 1
         if self._batch > self._last:
             self._drop_if_over()
+
+
+def _as_ids(indices: Any) -> Any:
+    """What a sampler gave for one batch, or one sample, as a ledger takes it."""
+    if isinstance(indices, np.ndarray | torch.Tensor):
+        return indices.reshape(-1)
+    if isinstance(indices, list):
+        return indices
+    return list(indices) if isinstance(indices, tuple | range) else [indices]

@@ -21,9 +21,10 @@ from fastshard.loader.alone import AloneSequential, AloneShuffled
 from fastshard.samplers.batch import DistributedBatchSampler
 from fastshard.samplers.batching import Batching
 from fastshard.samplers.distributed import CHUNK, DistributedSampler
+from fastshard.samplers.lengths import LengthBucketBatchSampler
 from fastshard.samplers.passes import OnRepeatedEpoch, Passes
 from fastshard.samplers.resuming import ResumingBatchSampler
-from fastshard.samplers.sharded import check_repeatable, has_length, part_with_epochs, parts_of
+from fastshard.samplers.sharded import ShardedBatchSampler, check_repeatable, has_length, part_with_epochs, parts_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,6 +60,10 @@ class Source(Protocol):
         """Batches in a pass from there; None where only the end will tell."""
         ...
 
+    def batches_drawn(self, items: int) -> int:
+        """How many batches the items of a pass make so far."""
+        ...
+
     def is_over(self, began: Cursor, batches: int) -> bool:
         """Whether no rank gets a batch after so many of such a pass, as far as is known."""
         ...
@@ -79,10 +84,12 @@ def of_indices(sampler: Any, batch_sampler: Any) -> Source | None:
     if batch_sampler is None:
         ours = _sampler_of_ours(sampler)
         return None if ours is None else Batching(ours, 1, drop_last=False)
+    # A subclass that gives other batches can't be counted by what the core would give.
     if isinstance(batch_sampler, ResumingBatchSampler):
-        return batch_sampler
+        known = type(batch_sampler).__iter__ in (LengthBucketBatchSampler.__iter__, ShardedBatchSampler.__iter__)
+        return batch_sampler if known else None
     if isinstance(batch_sampler, DistributedBatchSampler):
-        return batch_sampler.batching
+        return batch_sampler.batching if type(batch_sampler).__iter__ is DistributedBatchSampler.__iter__ else None
     if type(batch_sampler) is BatchSampler:
         ours = _sampler_of_ours(batch_sampler.sampler)
         return None if ours is None else Batching(ours, batch_sampler.batch_size, batch_sampler.drop_last)
@@ -92,9 +99,13 @@ def of_indices(sampler: Any, batch_sampler: Any) -> Source | None:
 def _sampler_of_ours(sampler: Any) -> DistributedSampler[Any] | None:
     if isinstance(sampler, AloneShuffled | AloneSequential):
         return sampler.inner
-    # A subclass that gives other draws can't be counted by what the core would give.
     ours = isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__
     return sampler if ours else None
+
+
+def world_size() -> int:
+    """Ranks in the default process group; 1 if there is none."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 class Replayed(abc.ABC):
@@ -139,7 +150,7 @@ class Replayed(abc.ABC):
 
     def _facts(self, accumulation: int | None) -> dict[str, Any]:
         order, digest, length = self.order
-        num_replicas = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        num_replicas = world_size()
         return {
             "order": order,
             "order_digest": f"{digest}num_replicas={num_replicas}",  # of what one rank gets nothing follows for two
@@ -154,6 +165,10 @@ class Replayed(abc.ABC):
     def batches_from(self, began: Cursor) -> int | None:  # noqa: ARG002
         """As Source.batches_from."""
         return None
+
+    def batches_drawn(self, items: int) -> int:
+        """As Source.batches_drawn."""
+        return items
 
     def is_over(self, began: Cursor, batches: int) -> bool:
         """As Source.is_over."""
@@ -182,6 +197,12 @@ class Stream(Replayed):
     def __init__(self, dataset: IterableDataset[Any], item: Any, batch_size: int | None, num_workers: int) -> None:
         super().__init__(batch_size)
         self._dataset, self._item, self._num_workers = dataset, item, num_workers
+        self._told = False
+
+    def is_told(self) -> bool:
+        """Whether the dataset was told an epoch since this was asked."""
+        told, self._told = self._told, False
+        return told
 
     @property
     def order(self) -> tuple[str, str, int | None]:
@@ -192,6 +213,7 @@ class Stream(Replayed):
         """Tells the dataset."""
         if callable(getattr(self._dataset, "set_epoch", None)):
             self._dataset.set_epoch(epoch)  # type: ignore[attr-defined]
+            self._told = True
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self.passes.next_cursor(self.length).epoch
@@ -206,6 +228,10 @@ class Stream(Replayed):
 
 # Of samplers that are not ours: attributes of torch's, and of many after its fashion, that their order hangs on.
 _TELLING = ("seed", "num_replicas", "shuffle", "drop_last", "batch_size")
+
+
+class _OurEpoch(int):
+    """An epoch that a state told to a sampler. Whoever calls its set_epoch afterwards leaves an int of another type."""
 
 
 class Indices(Replayed):
@@ -225,22 +251,24 @@ class Indices(Replayed):
     def order(self) -> tuple[str, str, int | None]:
         """As Replayed.order."""
         check_repeatable(self._items)
-        seed = next((part.seed for part in parts_of(self._items) if isinstance(getattr(part, "seed", None), int)), None)
-        names = "/".join(type(part).__name__ for part in parts_of(self._items))
-        return (
-            f"indices/{names}",
-            "" if seed is None else f"seed={seed}, ",
-            len(self) if has_length(self._items) else None,
-        )
+        parts = list(parts_of(self._items))
+        known = [(name, getattr(part, name, None)) for part in parts for name in _TELLING]
+        digest = "".join(f"{name}={value}, " for name, value in known if isinstance(value, int))
+        order = f"indices/{'/'.join(type(part).__name__ for part in parts)}"
+        return order, digest, len(self._items) if has_length(self._items) else None
 
     def set_epoch(self, epoch: int) -> None:
         """Tells the sampler, or the one in it."""
         if self._with_epochs is not None:
-            self._with_epochs.set_epoch(epoch)
+            self._with_epochs.set_epoch(_OurEpoch(epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        if self._with_epochs is not None:  # chosen by the training loop, before each pass
-            self.passes.set_epoch(getattr(self._with_epochs, "epoch", self.passes.epoch))
+        chosen = getattr(self._with_epochs, "epoch", None)
+        if isinstance(chosen, int) and not isinstance(chosen, _OurEpoch):  # by the training loop
+            self.passes.set_epoch(chosen)
+        epoch = self.passes.next_cursor(self.length).epoch
+        if epoch != self.passes.epoch:  # the one that was loaded is over
+            self.set_epoch(epoch)
         return self.run(self._chunks, has_epochs=self._with_epochs is not None)
 
     def _chunks(self, cursor: Cursor) -> Iterator[Iterable[Any]]:
@@ -249,8 +277,9 @@ class Indices(Replayed):
                 yield (item,)
 
     def __len__(self) -> int:
-        return len(self._items)
+        batches = len(self._items)
+        return max(0, batches - self.passes.next_cursor(self.length).consumed)
 
     def batches_from(self, began: Cursor) -> int | None:
         """As Source.batches_from."""
-        return max(0, len(self) - began.consumed) if has_length(self._items) else None
+        return max(0, len(self._items) - began.consumed) if has_length(self._items) else None

@@ -101,7 +101,7 @@ class DistributedBatchSampler(BatchSampler):
     @property
     def batching(self) -> Batching:
         """For loaders that count batches. Made anew, because batch_size and drop_last may be changed."""
-        return Batching(self.sampler, self.batch_size, self.drop_last, even=True)
+        return Batching(self.sampler, self.batch_size, self.drop_last, of_ids=False, even=True)
 
     @property
     def epoch(self) -> int:

@@ -25,12 +25,14 @@ class Batching:
         sampler: whose draws they are.
         batch_size: draws in a batch.
         drop_last: whether what is short of a whole batch at the end of a pass is dropped.
+        of_ids: whether the sampler gives ids, and something else makes batches of them.
         even: with drop_last, whether ranks that would have a batch more than others (uneven="keep") drop it too.
     """
 
     sampler: DistributedSampler[Any]
     batch_size: int
     drop_last: bool
+    of_ids: bool = True
     even: bool = False
 
     def batches_in(self, share: Slice) -> int:
@@ -78,6 +80,10 @@ class Batching:
     def batches_from(self, began: Cursor) -> int:
         """Batches this rank gets in a pass from there."""
         return self.batches_in(self.sampler.share(began.consumed))
+
+    def batches_drawn(self, items: int) -> int:
+        """How many batches the items of a pass make so far."""
+        return -(-items // self.batch_size) if self.of_ids else items
 
     def is_over(self, began: Cursor, batches: int) -> bool:
         """Whether no rank gets a batch after so many of such a pass. Rank 0 gets no fewer than others."""

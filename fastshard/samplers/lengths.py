@@ -179,7 +179,9 @@ class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
         cursor = from_state(state, self._facts(accumulation))
         rest = self._plan
         if 0 < cursor.consumed < self._length:
-            former = state["former_plans"]
+            former = state.get("former_plans")
+            if not isinstance(former, list) or any({*rest.sizes, "consumed"} - {*part} for part in former):
+                raise TypeError(f"state must be a dict from state_dict(), got former_plans={former!r}")
             here = cursor.consumed - sum(part["consumed"] for part in former)
             latest = {name: state[name] for name in rest.sizes} | {"consumed": here}
             rest = rest.resume(cursor.epoch, [*former, latest] if here else former)

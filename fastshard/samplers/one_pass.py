@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from fastshard import _check
 from fastshard._warnings import EpochChangedError, EpochChangedWarning, warn
 from fastshard.cursor import Cursor
-from fastshard.samplers.prefetching import Deliveries, Loader, epoch_changed
+from fastshard.samplers.prefetching import Deliveries, Loader, epoch_changed, overtaken
 
 T = TypeVar("T")
 
@@ -18,8 +18,9 @@ T = TypeVar("T")
 class Pass:
     """One running pass: where it began, who draws, the chunk it hands out from, and whether it has been overtaken."""
 
-    def __init__(self, began: Cursor, loader: Loader | None) -> None:
+    def __init__(self, began: Cursor, loader: Loader | None, loads: int) -> None:
         self.began = began
+        self.loads = loads  # states that were loaded before it began
         self.epoch = began.epoch
         self.loader = loader
         self.deliveries: Deliveries | None = None
@@ -54,6 +55,10 @@ class Pass:
         self._before, self._chunk, self._taken, self.loader = self.given(), iter(()), [], None
         self.deliveries = copy.copy(self.deliveries)
 
+    def draws_for_a_loader(self) -> bool:
+        """Whether a loader with workers draws, in a pass that may go on."""
+        return self.loader is not None and self._overtaken_by is None
+
     def is_through(self) -> bool:
         """Whether all of it was handed out: who has only looked at a resumed epoch comes back for the rest."""
         return self.drawn if self.deliveries is None else self.deliveries.ended
@@ -84,7 +89,7 @@ class Pass:
     def check(self) -> None:
         """Raises EpochChangedError if the pass is not to go on."""
         if self._overtaken_by is not None:
-            raise EpochChangedError(f"{self._overtaken_by} while a pass was running; call it before iter()")
+            raise overtaken(self._overtaken_by)
         if self._changed_to is not None:
             raise epoch_changed(self._changed_to, self.epoch)
 

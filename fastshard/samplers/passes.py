@@ -18,7 +18,7 @@ from fastshard import _check
 from fastshard._warnings import RepeatedEpochError, RepeatedEpochWarning, warn
 from fastshard.cursor import Cursor
 from fastshard.samplers.one_pass import Pass
-from fastshard.samplers.prefetching import Deliveries, drawing_loader
+from fastshard.samplers.prefetching import drawing_loader
 
 OnRepeatedEpoch = Literal["warn", "error", "advance", "ignore"]
 
@@ -34,7 +34,8 @@ class Passes:
         self._resumed = Cursor()  # where the epoch that was loaded last goes on
         self._asked = False  # whether set_epoch was called since, or for it
         self._unused = False  # whether set_epoch was called and no pass began since
-        self._latest: Pass | None = None  # the last one that began
+        self._latest: Pass | None = None  # the last one that began since a state was loaded
+        self._loads = 0
         self._ended = 0  # passes over this epoch that began and are over, finished or abandoned
         self._running: list[Pass] = []
         self._fetched: Pass | None = None  # the last pass that a loader's workers drew to its end
@@ -55,8 +56,6 @@ class Passes:
         elif self._fetched is not None and epoch != self._fetched.epoch:
             self._fetched.warn_if_undelivered(epoch)
             self._fetched = None
-        if epoch != self._epoch:
-            self._latest = None
         self._epoch = epoch
         self._asked = self._unused = True
         self._ended = 0
@@ -66,18 +65,25 @@ class Passes:
 
         An epoch that was loaded as finished is over: only who asks for it by `set_epoch` gets it, and nothing of it.
         """
-        resumed = self._resumed
+        resumed, latest = self._resumed, self._latest_of_epoch()
         if self._epoch != resumed.epoch:
             return Cursor(self._epoch)
-        if resumed.consumed < length:
-            return resumed
-        return Cursor(self._epoch, length) if self._asked else Cursor(self._epoch + 1)
+        if resumed.consumed >= length:
+            return Cursor(self._epoch, length) if self._asked else Cursor(self._epoch + 1)
+        # What was left of it has been seen.
+        return Cursor(self._epoch) if latest is not None and latest.is_through() else resumed
 
     def coming_cursor(self, length: int, on_repeated_epoch: OnRepeatedEpoch) -> Cursor:
         """As next_cursor, with the advance that the next pass would make first."""
-        if self._ended and on_repeated_epoch == "advance":
+        if self._ended and self._advances(on_repeated_epoch):
             return Cursor(self._epoch + 1)
         return self.next_cursor(length)
+
+    def _advances(self, on_repeated_epoch: OnRepeatedEpoch) -> bool:
+        """Whether a repeated pass goes on to the next epoch: not if it has only been looked at what was resumed."""
+        latest = self._latest_of_epoch()
+        looked = latest is not None and latest.began.consumed > 0 and not latest.is_through()
+        return on_repeated_epoch == "advance" and not looked
 
     def loaded_cursor(self, length: int) -> Cursor | None:
         """The place that was loaded last, be it the epoch's end; None if the epoch is another one by now."""
@@ -95,38 +101,35 @@ class Passes:
             return self._place(length), 0
         return latest.began, latest.progress()
 
-    def delivered(self, length: int) -> tuple[Cursor, int]:
-        """As progress, counting the batches that a loader handed out of what it drew; 0 where none counts them."""
-        latest = self._latest_of_epoch()
-        if latest is None:
-            return self._place(length), 0
-        deliveries = latest.deliveries
-        if deliveries is None:
-            return latest.began, 0
-        return latest.began, _check.MAX_LENGTH if deliveries.ended else deliveries.batches
+    @property
+    def latest(self) -> Pass | None:
+        """The pass that began last, in whatever epoch, since a state was loaded."""
+        return self._latest
 
-    def deliver_by(self, deliveries: Deliveries) -> Cursor:
-        """Says who counts what is handed out of the pass that began last; returns where it began."""
-        assert self._latest is not None
-        self._latest.deliveries = deliveries
-        deliveries.epoch = self._latest.epoch
-        return self._latest.began
+    def delivered(self, handed: Pass | None, length: int) -> tuple[Cursor, int]:
+        """As progress, of a pass whose items a loader counts as it hands them out."""
+        if handed is None or handed.epoch != self._epoch or handed.loads != self._loads:
+            return self._place(length), 0
+        assert handed.deliveries is not None
+        return handed.began, handed.deliveries.count()
 
     def _place(self, length: int) -> Cursor:
         return self.loaded_cursor(length) or Cursor(self._epoch)
 
     def _latest_of_epoch(self) -> Pass | None:
         latest = self._latest
-        if latest is None:  # set_epoch went to another epoch, and perhaps came back
-            latest = next((running for running in reversed(self._running) if running.is_over(self._epoch)), None)
-        return latest if latest is not None and latest.epoch == self._epoch else None
+        if latest is None or latest.epoch != self._epoch:  # set_epoch went to another epoch, and perhaps came back
+            return next((running for running in reversed(self._running) if running.is_over(self._epoch)), None)
+        return latest
 
     def load(self, cursor: Cursor) -> None:
         """Goes on from `cursor`. Passes that are running, from anywhere, raise EpochChangedError if they draw again."""
         what = f"load_state_dict(), to epoch {cursor.epoch} and consumed={cursor.consumed}, was called"
-        if self._fetched is not None:
+        if self._fetched is not None and self._fetched.deliveries is not None:
+            self._fetched.deliveries.overtaken_by = what
+        elif self._fetched is not None:
             self._fetched.raise_if_undelivered(what)
-            self._fetched = None
+        self._fetched = None
         for running in self._running:
             running.overtake(what)
         # Loaders that load when iteration begins, as torchdata's, do so after the set_epoch that was meant for it.
@@ -134,6 +137,7 @@ class Passes:
         self._epoch = cursor.epoch
         self._resumed = cursor
         self._latest = None
+        self._loads += 1
         self._ended = 0
         self._warned = False
 
@@ -172,15 +176,14 @@ class Passes:
         if began is None:
             # Two iterators side by side are no repetition. Two loaders' are: `it = iter(loader)` makes the new one,
             # whose workers draw at once, before it lets go of the old one.
-            if self._ended or (loader and any(running.loader for running in self._running)):
+            if self._ended or (loader and any(running.draws_for_a_loader() for running in self._running)):
                 self._repeat(ticket.on_repeated_epoch)
-            latest = self._latest
-            if latest is not None and latest.is_through() and latest.began.consumed < ticket.length:
-                self._resumed = Cursor(self._epoch)  # what was left of it has been seen
             began = self.next_cursor(ticket.length)
+            if began.epoch == self._resumed.epoch and began.consumed == 0:
+                self._resumed = began
         self._epoch = began.epoch
         self._unused = False
-        this = self._latest = ticket.begun = Pass(began, loader)
+        this = self._latest = ticket.begun = Pass(began, loader, self._loads)
         self._running.append(this)
         try:
             for chunk in chunks(began):
@@ -194,14 +197,14 @@ class Passes:
                 self._fetched = this
         finally:
             self._running.remove(this)
-            if this.epoch == self._epoch and not over:
+            if this.epoch == self._epoch and this.loads == self._loads and not over:
                 self._ended += 1
 
     def _repeat(self, on_repeated_epoch: OnRepeatedEpoch) -> None:
         what = f"another pass over epoch {self._epoch}"
         cure = "call set_epoch(epoch) before each pass"
         if on_repeated_epoch == "advance":
-            self._epoch += 1
+            self._epoch += self._advances(on_repeated_epoch)
             self._ended = 0
         elif on_repeated_epoch == "error":
             raise RepeatedEpochError(f"{what} would repeat its order; {cure}")

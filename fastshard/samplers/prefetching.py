@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from torch.utils.data import dataloader as torch_dataloader
 
+from fastshard import _check
 from fastshard._warnings import EpochChangedError
 
 _FRAMES = 20  # from a sampler up to the loader: a batch sampler between them, perhaps a framework's wrappers
@@ -28,19 +29,27 @@ class Deliveries:
         ended: whether the pass was iterated to its end.
         epoch: of the pass.
         changed_to: the epoch that `set_epoch` asked for when the workers had fetched all of this one.
+        overtaken_by: what loaded another place then.
     """
 
     batches: int = 0
     ended: bool = False
     epoch: int = 0
     changed_to: int | None = None
+    overtaken_by: str | None = None
+
+    def count(self) -> int:
+        """The batches; after the end 2^63 - 1, for others may get more."""
+        return _check.MAX_LENGTH if self.ended else self.batches
 
     def change_to(self, epoch: int) -> None:
         """Whoever takes a batch that is left gets EpochChangedError, unless the change is taken back."""
         self.changed_to = None if epoch == self.epoch else epoch
 
     def check(self) -> None:
-        """Raises EpochChangedError if the epoch was changed."""
+        """Raises EpochChangedError if the epoch, or the place, was changed."""
+        if self.overtaken_by is not None:
+            raise overtaken(self.overtaken_by)
         if self.changed_to is not None:
             raise epoch_changed(self.changed_to, self.epoch)
 
@@ -51,6 +60,11 @@ def epoch_changed(to: int, epoch: int) -> EpochChangedError:
         f"set_epoch({to}) was called while a pass over epoch {epoch} was running, whose samples are already being "
         "drawn (a DataLoader with workers draws ahead as soon as iter() is called); call set_epoch before iter()"
     )
+
+
+def overtaken(by: str) -> EpochChangedError:
+    """The error for a load that came when samples were drawn already."""
+    return EpochChangedError(f"{by} while a pass was running; call it before iter()")
 
 
 class Loader:

@@ -63,6 +63,10 @@ class ResumingBatchSampler(Sampler[B], abc.ABC):
             batch: the number of the batch in the pass, from 0; this rank has drawn it.
         """
 
+    def batches_drawn(self, items: int) -> int:
+        """For loaders built on this one: how many batches the items of a pass are, which is as many."""
+        return items
+
     @abc.abstractmethod
     def is_over(self, began: Cursor, batches: int) -> bool:
         """For loaders built on this one: whether no rank gets a batch after so many of such a pass."""

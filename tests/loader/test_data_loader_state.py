@@ -207,6 +207,21 @@ def test_a_late_set_epoch_that_is_taken_back_changes_nothing():
     assert [first, *lists(batches)] == [order(20)[i : i + 5] for i in range(0, 20, 5)]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_iterator_that_raised_for_its_epoch_raises_again_and_does_not_end(num_workers):
+    loader = make(num_workers=num_workers)
+    batches = iter(loader)
+    next(batches)
+    loader.sampler.set_epoch(1)
+    for _ in range(2):
+        with pytest.raises(EpochChangedError, match=r"set_epoch\(1\)"):
+            next(batches)
+    loader.sampler.set_epoch(0)
+    with pytest.raises(EpochChangedError, match=r"set_epoch\(1\)"):
+        next(batches)
+    assert saved(loader)["consumed"] in (5, 10)
+
+
 def test_accumulation_counts_in_the_global_batch():
     before = make(1000, 4, 8, accumulation=2)
     next(iter(before))

@@ -233,3 +233,40 @@ def test_len_is_what_the_next_pass_gives_also_after_the_rest_of_a_loaded_epoch()
     assert len(loader) == len(list(loader)) == 3
     assert len(loader) == 10
     assert len(list(loader)) == 10
+
+
+class Broken(IterableDataset):
+    """Its third sample can't be read; the ones after it can."""
+
+    def __iter__(self):
+        return self.Iterator()
+
+    class Iterator:
+        def __init__(self):
+            self.at = -1
+
+        def __next__(self):
+            self.at += 1
+            if self.at == 2:
+                raise OSError("sample 2 is gone")
+            if self.at == 8:
+                raise StopIteration
+            return self.at
+
+        def __iter__(self):
+            return self
+
+
+def test_a_stream_that_raised_is_read_again_and_raises_again_and_loses_nothing_else():
+    loader = DataLoader(Broken(), None)
+    batches = iter(loader)
+    got = [next(batches), next(batches)]
+    with pytest.raises(OSError, match="sample 2"):
+        next(batches)
+    got.append(next(batches))
+    again = DataLoader(Broken(), None)
+    again.load_state_dict(saved(loader))
+    rest = iter(again)
+    with pytest.raises(OSError, match="sample 2"):
+        next(rest)
+    assert got + list(rest) == [0, 1, 3, 4, 5, 6, 7]
