@@ -9,6 +9,7 @@ around each stop, are asked for on every side. Exit status 1 if anything differs
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import sys
@@ -184,17 +185,20 @@ def probe(samples: int, stretches: list[Stretch], positions: int, costs: Costs) 
 
 def step_seconds(samples: int, num_replicas: int, batch_size: int) -> tuple[float, float]:
     """What a rank takes for its ids in one step, and what for the ledger's account of them, in a loop of batches."""
-    batches = fastshard.DistributedBatchSampler(range(samples), batch_size, num_replicas, 1, seed=SEED)
-    steps = min(len(batches), 20_000)
-    begin = time.perf_counter()
-    drawn = [batch for _, batch in zip(range(steps), batches, strict=False)]
-    drawing = time.perf_counter() - begin
-    ledger = fastshard.Ledger()
-    ledger.begin(RangeExpected(samples))
-    begin = time.perf_counter()
-    for batch in drawn:
-        ledger.record(batch)
-    return drawing / steps, (time.perf_counter() - begin) / steps
+    drawing, recording = [], []
+    for _ in range(5):
+        batches = fastshard.DistributedBatchSampler(range(samples), batch_size, num_replicas, 1, seed=SEED)
+        steps = min(len(batches), 1000)
+        begin = time.perf_counter()
+        drawn = list(itertools.islice(batches, steps))
+        drawing.append((time.perf_counter() - begin) / steps)
+        ledger = fastshard.Ledger()
+        ledger.begin(RangeExpected(samples))
+        begin = time.perf_counter()
+        for batch in drawn:
+            ledger.record(batch)
+        recording.append((time.perf_counter() - begin) / steps)
+    return median(drawing), median(recording)
 
 
 def main(arguments: list[str] | None = None) -> int:
