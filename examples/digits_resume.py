@@ -117,4 +117,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    # Not sys.exit: DDP keeps gloo's threads alive, and torch 2.13 aborts if one of them lets go of a message while Python
+    # takes itself down (pytorch/pytorch#190489).
+    os._exit(status)
