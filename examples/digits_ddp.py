@@ -72,6 +72,14 @@ def start_process_group():
     return device
 
 
+def end_process(status):
+    """Ends at once. DDP keeps gloo's threads alive, and if one of them lets go of a message while Python takes itself
+    down, torch 2.13 aborts (pytorch/pytorch#190489).
+    """
+    sys.stdout.flush()
+    os._exit(status)
+
+
 def train_epoch(model, loader, optimizer, device, title):
     """Returns the loss over all ranks' draws, and the ids of the samples that this rank received, in their order."""
     received, loss_sum = [], torch.zeros(2, dtype=torch.float64, device=device)
@@ -141,8 +149,4 @@ def main():
 
 
 if __name__ == "__main__":
-    status = main()
-    sys.stdout.flush()
-    # Not sys.exit: DDP keeps gloo's threads alive, and torch 2.13 aborts if one of them lets go of a message while Python
-    # takes itself down (pytorch/pytorch#190489).
-    os._exit(status)
+    end_process(main())

@@ -10,12 +10,11 @@ ledger proves of all ranks, over all restarts.
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from digits_ddp import count_correct, load_data, make_model, start_process_group
+from digits_ddp import count_correct, end_process, load_data, make_model, start_process_group
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -117,8 +116,4 @@ def main():
 
 
 if __name__ == "__main__":
-    status = main()
-    sys.stdout.flush()
-    # Not sys.exit: DDP keeps gloo's threads alive, and torch 2.13 aborts if one of them lets go of a message while Python
-    # takes itself down (pytorch/pytorch#190489).
-    os._exit(status)
+    end_process(main())
