@@ -32,6 +32,10 @@ def test_two_processes_learn_the_digits_and_show_that_each_epoch_was_every_sampl
     losses = [float(loss) for line in lines for loss in re.findall(r"^epoch \d: loss (\d+\.\d+)$", line)]
     assert len(losses) == 3
     assert losses[0] > losses[1] > losses[2] > 0
+    verified = [line for line in lines if line.endswith("exactly once, 1 padded draw")]
+    assert verified == [
+        f"epoch {epoch}: every one of the 1,437 samples exactly once, 1 padded draw" for epoch in range(3)
+    ]
     assert total == 360
     assert right > 0.9 * total
     #               epoch, draws, distinct, padded, missing, seen by two ranks, orders repeated
@@ -47,5 +51,6 @@ def test_two_processes_learn_the_digits_and_show_that_each_epoch_was_every_sampl
 def test_one_process_without_torchrun_runs_it_too():
     lines, rows, _, total, _ = run_example(sys.executable, EXAMPLE, "--epochs", "1")
     assert rows == [[0, 1437, 1437, 0, 0, 0, 0]]
+    assert "epoch 0: every one of the 1,437 samples exactly once, 0 padded draws" in lines
     assert total == 360
     assert lines[-1] == "every one of the 1,437 samples exactly once, 0 padded draws"
