@@ -64,7 +64,7 @@ def _build(loader: Loader, samples: int, size: int | None, num_workers: int) -> 
 QUESTION = Question(
     name="loader",
     asks="How many batches a second does a loader hand out whose samples cost nothing?",
-    unit="ids/s",
+    unit="batches/s",
     better="more",
     plan=plan,
     repeats=15,

@@ -67,7 +67,7 @@ class Question:
     Args:
         name: as on the command line.
         asks: the question, as a sentence.
-        unit: of the measurements: "s", "ids/s", "B", or "times" for a ratio.
+        unit: of the measurements: "s", "ids/s", "batches/s", "B", or "times" for a ratio.
         better: whether less or more of the unit is better.
         plan: called with `quick`, gives what to measure.
         repeats: measurements of each cell, at most; a quick run makes 3.
@@ -77,7 +77,7 @@ class Question:
 
     name: str
     asks: str
-    unit: Literal["s", "ids/s", "B", "times"]
+    unit: Literal["s", "ids/s", "batches/s", "B", "times"]
     better: Literal["less", "more"]
     plan: Callable[[bool], Plan]
     repeats: int = 7

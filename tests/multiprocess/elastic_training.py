@@ -134,6 +134,7 @@ def main():
     dist.init_process_group("gloo")
     Run(Path(folder), launch, int(num_workers), context).train()
     dist.destroy_process_group()
+    os._exit(0)  # torch 2.13 may abort a process that ends as usual while gloo's threads let go of a message
 
 
 if __name__ == "__main__":
