@@ -14,7 +14,8 @@ from fastshard._warnings import UnshardedWarning, warn
 from fastshard.loader.alone import AloneSequential, AloneShuffled
 from fastshard.loader.delivering import Delivering, Handed
 from fastshard.loader.recording import Kept, Recorder
-from fastshard.loader.sources import Indices, Source, Stream, of_indices, world_size
+from fastshard.loader.sources import Indices, Reread, Source, of_indices, world_size
+from fastshard.streaming.stream import Stream
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +48,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             batches that loading a state makes; at least 1.
         ledger: a Ledger that records the ids of all that is handed out. Not for iterable datasets.
         seed: for shuffle=True without a sampler; None is generator's initial seed, or 0.
+        ids: for a stream of fastshard's with a ledger: takes a batch and returns its samples' ids, as Ledger.record
+            wants them; ShardedWebDataset has them in "__index__".
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of its range, or contradicts another.
@@ -86,6 +89,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         accumulation: int = 1,
         ledger: Ledger | None = None,
         seed: int | None = None,
+        ids: Callable[[Any], Any] | None = None,
         **options: Any,
     ) -> None:
         self.accumulation = _check.integer("accumulation", accumulation, 1, _check.MAX_LENGTH)
@@ -93,8 +97,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         is_stream = isinstance(dataset, IterableDataset)
         if seed is not None and (not shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(f"seed is for shuffle=True without a sampler, got seed={seed}; give it to the sampler")
-        if is_stream and ledger is not None:
-            raise TypeError("ledger must be None for an iterable dataset, whose ids nobody knows; call ledger.record")
+        self.ids = ids
+        if is_stream and ledger is not None and (ids is None or not isinstance(dataset, Stream)):
+            raise TypeError(
+                "ledger must be None for an iterable dataset, whose ids nobody knows; call ledger.record, or, for a "
+                "stream of fastshard's, give ids, which takes them out of a batch"
+            )
         if ledger is not None and not options.get("in_order", True):
             raise ValueError("ledger must be None with in_order=False: batches come in another order than their ids")
         if sampler is None and batch_sampler is None and not is_stream and _is_filled(dataset):
@@ -121,17 +129,20 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         drawn = super()._index_sampler
         source, self._draws_from = self._find_source(drawn)
         self._handed = Handed(source)
-        if ledger is not None:
+        if ledger is not None and not is_stream:
             self._draws_from = Kept(self._draws_from)
 
     def _find_source(self, drawn: Any) -> tuple[Source, Any]:
         """Returns what the batches come from, and what torch is to draw from."""
+        if isinstance(self.dataset, Stream):
+            source = self.dataset.loader_source(self.batch_size, self.drop_last)
+            return source, source.requests(next(iter(drawn)))
         if isinstance(self.dataset, IterableDataset):
-            stream = Stream(self.dataset, next(iter(drawn)), self.batch_size, self.num_workers)
-            return stream, stream
-        source = of_indices(self.sampler, self.batch_sampler)
-        if source is not None:
-            return source, drawn
+            reread = Reread(self.dataset, next(iter(drawn)), self.batch_size, self.num_workers)
+            return reread, reread
+        known = of_indices(self.sampler, self.batch_sampler)
+        if known is not None:
+            return known, drawn
         indices = Indices(drawn, None if drawn is not self.sampler else 1)
         return indices, indices
 
@@ -169,17 +180,23 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 "shuffle=True shards nothing; give the loader sampler=DistributedSampler(dataset)",
                 UnshardedWarning,
             )
-        if isinstance(source, Stream) and source.is_told():
+        if isinstance(source, Reread) and source.is_told():
             self._iterator = None  # workers that live on have the former epoch's dataset
         before = source.passes.latest
-        batches = super().__iter__()
+        if isinstance(self.dataset, Stream):
+            self.dataset.driven(True)
+        try:
+            batches = super().__iter__()
+        finally:
+            if isinstance(self.dataset, Stream):
+                self.dataset.driven(False)
         delivering = Delivering(
             batches,
             source,
             self._handed,
             before,
             has_drawn=self.num_workers > 0,
-            rereads=isinstance(source, Stream),
+            rereads=isinstance(source, Reread),
             recorder=self._recorder(source),
         )
         self._delivering = weakref.ref(delivering)
@@ -188,7 +205,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def _recorder(self, source: Source) -> Recorder | None:
         if self.ledger is None:
             return None
-        return Recorder(self.ledger, source, self._draws_from.latest, len(self.dataset))  # type: ignore[arg-type]
+        kept = self._draws_from.latest if isinstance(self._draws_from, Kept) else self.ids
+        return Recorder(self.ledger, source, kept, len(self.dataset))  # type: ignore[arg-type]
 
     def __getstate__(self) -> dict[str, Any]:
         # Who iterates here is nothing to a copy, which knows the place all the same.

@@ -128,7 +128,7 @@ class Delivering(Iterator[Any]):
         if deliveries.batches == self._all:
             deliveries.ended = True
         if self._recorder is not None:
-            self._recorder.record()
+            self._recorder.record(batch)
         return batch
 
     def _count_lost(self) -> None:

@@ -11,6 +11,7 @@ from fastshard.ledger import Expected, RangeExpected
 from fastshard.ledger.expected import of_range
 from fastshard.orders import Order
 from fastshard.samplers.batching import Batching
+from fastshard.streaming.source import StreamSource
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,8 @@ def expect(source: Source, began: Cursor, deliveries: Deliveries, num_samples: i
     """What all ranks should draw in a pass that began there, as far as `deliveries` says that it has come."""
     if isinstance(source, Batching):
         return DrawsExpected(source, began, deliveries)
+    if isinstance(source, StreamSource):
+        return source.expected(began, deliveries)
     return EpochExpected(source, began, deliveries, num_samples)
 
 

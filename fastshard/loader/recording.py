@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,11 +45,13 @@ class Recorder:
     Args:
         ledger: where to.
         source: what the loader draws from.
-        kept: the indices that were drawn, in the order in which they are handed out.
+        kept: the indices that were drawn, in the order in which they are handed out; or what takes ids out of a batch.
         num_samples: samples in the dataset.
     """
 
-    def __init__(self, ledger: Ledger, source: Source, kept: deque[Any], num_samples: int) -> None:
+    def __init__(
+        self, ledger: Ledger, source: Source, kept: deque[Any] | Callable[[Any], Any], num_samples: int
+    ) -> None:
         self._ledger, self._source, self._kept, self._num_samples = ledger, source, kept, num_samples
         self._began: Cursor | None = None
         self._batch, self._last = 0, -1
@@ -64,9 +66,9 @@ class Recorder:
         if self._last < 0:
             self._drop_if_over()
 
-    def record(self) -> None:
+    def record(self, batch: Any) -> None:
         """Records the next batch."""
-        ids = self._kept.popleft()
+        ids = self._kept.popleft() if isinstance(self._kept, deque) else self._kept(batch)
         padding = 0
         if self._batch >= self._last:  # padding is at the end; where nobody knows that, it may be here
             assert self._began is not None
@@ -91,7 +93,8 @@ class Recorder:
 
     def lose(self) -> None:
         """Leaves out the next batch."""
-        self._kept.popleft()
+        if isinstance(self._kept, deque):
+            self._kept.popleft()
         self._batch += 1
         if self._batch > self._last:
             self._drop_if_over()

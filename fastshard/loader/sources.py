@@ -184,7 +184,7 @@ class Replayed(abc.ABC):
         return np.empty(0, np.int64)
 
 
-class Stream(Replayed):
+class Reread(Replayed):
     """An iterable dataset. A resumed one is read again from its start; Delivering throws away what was handed out.
 
     Args:

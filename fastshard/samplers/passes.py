@@ -89,7 +89,7 @@ class Passes:
         """The place that was loaded last, be it the epoch's end; None if the epoch is another one by now."""
         if self._resumed.epoch != self._epoch:
             return None
-        return Cursor(self._epoch, min(self._resumed.consumed, length))
+        return self._resumed if self._resumed.consumed <= length else Cursor(self._epoch, length)
 
     def progress(self, length: int) -> tuple[Cursor, int]:
         """Where the latest pass over the epoch began, or else the next one would, and how many items it has given.
