@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 import functools
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from fastshard import _check
 from fastshard._built import _core
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Ids that are made an array at a time: 8 MB.
 CHUNK = 1 << 20
@@ -46,6 +51,57 @@ class Expected(Protocol):
 
     def what(self) -> str:
         """What is counted: "samples" if each should come once at most, else such as "draws of weighted/1"."""
+
+
+class PiecewiseExpected(abc.ABC):
+    """What a loader's source expects, from the ids of each rank's part; subclasses give these.
+
+    Attributes:
+        is_permutation: whether a whole epoch has each id of [0, num_ids) once. Then it is held against the ids
+            themselves, whatever the order makes of them.
+    """
+
+    epoch: int
+    start: int
+    num_ids: int
+    is_permutation: bool = True
+
+    @abc.abstractmethod
+    def is_over(self) -> bool:
+        """See Expected."""
+
+    @abc.abstractmethod
+    def _check_parts(self, parts: int) -> None:
+        """Raises ValueError if the source is not dealt to so many ranks."""
+
+    @abc.abstractmethod
+    def _pieces(self, start: int, part: int, parts: int) -> Iterator[npt.NDArray[np.int64]]:
+        """The ids of one rank's part."""
+
+    def fingerprint(self, start: int, part: int, parts: int) -> _core.Fingerprint:
+        """See Expected."""
+        self._check_parts(parts)
+        if self.is_permutation and start == 0 and self.is_over():
+            return of_range(self.num_ids * part // parts, self.num_ids * (part + 1) // parts)
+        fingerprint = _core.Fingerprint()
+        for ids in self._pieces(start, part, parts):
+            fingerprint.add(ids)
+        return fingerprint
+
+    def add_to(self, coverage: _core.Coverage, start: int, part: int, parts: int) -> None:
+        """See Expected."""
+        self._check_parts(parts)
+        for ids in self._pieces(start, part, parts):
+            coverage.add(ids)
+
+
+def check_parts(parts: int, num_replicas: int) -> None:
+    """Raises ValueError if the ledger adds up other ranks than those that the samples are dealt to."""
+    if parts != num_replicas:
+        raise ValueError(
+            f"the samples are dealt to {num_replicas} ranks, and the ledger is asked to add up {parts}; call "
+            "verify(group) with the group of those ranks"
+        )
 
 
 class RangeExpected:

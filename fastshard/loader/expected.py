@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastshard._built import _core
 from fastshard.ledger import Expected, RangeExpected
-from fastshard.ledger.expected import of_range
+from fastshard.ledger.expected import PiecewiseExpected, check_parts
 from fastshard.orders import Order
 from fastshard.samplers.batching import Batching
 from fastshard.streaming.source import StreamSource
@@ -33,7 +32,7 @@ def expect(source: Source, began: Cursor, deliveries: Deliveries, num_samples: i
     return EpochExpected(source, began, deliveries, num_samples)
 
 
-class DrawsExpected:
+class DrawsExpected(PiecewiseExpected):
     """The draws of a DistributedSampler, batch by batch: to be held against at any step.
 
     At the end of an epoch that has each sample once, it is the samples themselves, whatever the order makes of them.
@@ -44,8 +43,7 @@ class DrawsExpected:
         self.epoch, self.start, self.num_ids = began.epoch, began.consumed, order.num_ids
         self._batching, self._began, self._deliveries = batching, began, deliveries
         self._order = order
-        # Only a bijection can say where an id is.
-        self._is_bijection = type(order)._position is not Order._position
+        self.is_permutation = type(order)._position is not Order._position  # who can say where an id is
 
     def place(self) -> int:
         """See Expected."""
@@ -58,30 +56,10 @@ class DrawsExpected:
 
     def what(self) -> str:
         """See Expected."""
-        return "samples" if self._is_bijection else f"draws of {self._order.name}"
-
-    def fingerprint(self, start: int, part: int, parts: int) -> _core.Fingerprint:
-        """See Expected."""
-        self._check_parts(parts)
-        if self._is_bijection and start == 0 and self.is_over():
-            return of_range(self.num_ids * part // parts, self.num_ids * (part + 1) // parts)
-        fingerprint = _core.Fingerprint()
-        for ids in self._pieces(start, part, parts):
-            fingerprint.add(ids)
-        return fingerprint
-
-    def add_to(self, coverage: _core.Coverage, start: int, part: int, parts: int) -> None:
-        """See Expected."""
-        for ids in self._pieces(start, part, parts):
-            coverage.add(ids)
+        return "samples" if self.is_permutation else f"draws of {self._order.name}"
 
     def _check_parts(self, parts: int) -> None:
-        num_replicas = self._batching.sampler.num_replicas
-        if parts != num_replicas:
-            raise ValueError(
-                f"the sampler deals to {num_replicas} ranks, and the ledger is asked to add up {parts}; call "
-                "verify(group) with the group of the sampler's ranks"
-            )
+        check_parts(parts, self._batching.sampler.num_replicas)
 
     def _pieces(self, start: int, part: int, parts: int) -> Iterator[npt.NDArray[np.int64]]:
         """The ids of one rank's part: a stretch of the epoch, from `start` to the pass or, if it is over, to the end.

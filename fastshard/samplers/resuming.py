@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch.utils.data import Sampler
 
 from fastshard import _check
+from fastshard.samplers.epochs import WithEpochs
 from fastshard.samplers.passes import Passes
 
 if TYPE_CHECKING:
@@ -21,16 +22,11 @@ if TYPE_CHECKING:
 B = TypeVar("B")
 
 
-class ResumingBatchSampler(Sampler[B], abc.ABC):
+class ResumingBatchSampler(WithEpochs, Sampler[B], abc.ABC):
     """A batch sampler whose epochs can be stopped after any batch. Subclasses say what a place in an epoch means."""
 
     def __init__(self) -> None:
         self._passes = Passes()
-
-    @property
-    def passes(self) -> Passes:
-        """For loaders built on this one."""
-        return self._passes
 
     @property
     def length(self) -> int:
@@ -74,19 +70,6 @@ class ResumingBatchSampler(Sampler[B], abc.ABC):
     @abc.abstractmethod
     def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
         """For loaders built on this one: ids that such a pass leaves out, each on one rank. Asked at its end."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that the next pass draws from; assigning to it is `set_epoch`."""
-        return self._passes.epoch
-
-    @epoch.setter
-    def epoch(self, epoch: int) -> None:
-        self.set_epoch(epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """As DistributedSampler.set_epoch."""
-        self._passes.set_epoch(epoch)
 
     def progress(self) -> tuple[Cursor, int]:
         """For loaders built on this one: where the epoch's latest pass began, and how many batches it has given."""

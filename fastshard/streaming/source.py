@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastshard import _check
-from fastshard._built import _core
 from fastshard._warnings import StateMismatchError
 from fastshard.cursor import Cursor, from_state, to_state
-from fastshard.ledger.expected import CHUNK, of_range
+from fastshard.ledger.expected import CHUNK, PiecewiseExpected, check_parts
 from fastshard.streaming.place import Place
 from fastshard.streaming.runs import Runs, parse_former
 
@@ -157,7 +156,7 @@ class Requests:
         return self._source.batches_from(self._source.passes.next_cursor(self._source.length))
 
 
-class StreamExpected:
+class StreamExpected(PiecewiseExpected):
     """What all ranks should draw in a pass over a stream; see ledger.Expected."""
 
     def __init__(self, source: StreamSource, began: Cursor, deliveries: Deliveries) -> None:
@@ -177,28 +176,12 @@ class StreamExpected:
         """See Expected."""
         return "samples"
 
-    def fingerprint(self, start: int, part: int, parts: int) -> _core.Fingerprint:
-        """See Expected."""
-        if self.is_over() and start == 0:
-            return of_range(self.num_ids * part // parts, self.num_ids * (part + 1) // parts)
-        fingerprint = _core.Fingerprint()
-        for ids in self._pieces(start, part, parts):
-            fingerprint.add(ids)
-        return fingerprint
-
-    def add_to(self, coverage: _core.Coverage, start: int, part: int, parts: int) -> None:
-        """See Expected."""
-        for ids in self._pieces(start, part, parts):
-            coverage.add(ids)
+    def _check_parts(self, parts: int) -> None:
+        check_parts(parts, self._source.stream.num_replicas)
 
     def _pieces(self, start: int, part: int, parts: int) -> Iterator[npt.NDArray[np.int64]]:
         """One rank's part: of former worlds that the account knows, each parts-th rank; of today's its own."""
         stream, former = self._source.stream, getattr(self._began, "former", ())
-        if parts != stream.num_replicas:
-            raise ValueError(
-                f"the stream is dealt to {stream.num_replicas} ranks, and the ledger is asked to add up {parts}; call "
-                "verify(group) with the group of the stream's ranks"
-            )
         runs = stream.runs(self._began)
         for number, (num_replicas, draws) in enumerate(former):
             world = Runs(self._source.length, num_replicas, stream.uneven, former[:number])

@@ -17,6 +17,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastshard import _check
 from fastshard._warnings import EmptyRankWarning, warn
 from fastshard.cursor import Cursor
+from fastshard.samplers.epochs import WithEpochs
 from fastshard.samplers.passes import OnRepeatedEpoch, Passes
 from fastshard.slicing import Uneven
 from fastshard.streaming import ranks
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 READ_AHEAD = 512  # samples whose ids are asked for at a time, and which a reader may bring into the order of the disk
 
 
-class Stream(IterableDataset[Any], abc.ABC):
+class Stream(WithEpochs, IterableDataset[Any], abc.ABC):
     """A dataset that gives the samples of an order, this rank's and this worker's of them.
 
     Args:
@@ -78,20 +79,6 @@ class Stream(IterableDataset[Any], abc.ABC):
     def num_replicas(self) -> int:
         """Number of ranks."""
         return ranks.find(*self._given)[1]
-
-    @property
-    def passes(self) -> Passes:
-        """For loaders that count."""
-        return self._passes
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that the next pass draws from; assigning to it is `set_epoch`."""
-        return self._passes.epoch
-
-    @epoch.setter
-    def epoch(self, epoch: int) -> None:
-        self.set_epoch(epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """As DistributedSampler.set_epoch. It reaches workers that are running, before their next pass."""

@@ -198,5 +198,5 @@ def test_a_stream_has_no_ids_to_write_down():
 def test_a_sampler_for_more_ranks_than_there_are_is_no_whole():
     loader = DataLoader(range(10), 5, sampler=DistributedSampler(range(10), 2, 0), ledger=Ledger())
     list(loader)
-    with warnings.catch_warnings(), pytest.raises(ValueError, match=r"deals to 2 ranks, .* add up 1"):
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=r"dealt to 2 ranks, .* add up 1"):
         loader.ledger.verify()

@@ -1,4 +1,4 @@
-"""Stream: disjoint, complete and even over ranks and workers, whatever the number of workers, and resumable anywhere."""
+"""Stream: disjoint, complete and even over ranks, the same for any number of workers, and resumable anywhere."""
 
 import itertools
 import json
