@@ -26,6 +26,7 @@ from fastshard.samplers import (
     uninstall,
 )
 from fastshard.slicing import Slice
+from fastshard.streaming.iterable import ShardedIterable
 
 __all__ = [
     "Cursor",
@@ -44,6 +45,7 @@ __all__ = [
     "RepeatedEpochError",
     "RepeatedEpochWarning",
     "ShardedBatchSampler",
+    "ShardedIterable",
     "Slice",
     "StateMismatchError",
     "UnshardedWarning",

@@ -15,6 +15,7 @@ from fastshard.loader.alone import AloneSequential, AloneShuffled
 from fastshard.loader.delivering import Delivering, Handed
 from fastshard.loader.recording import Kept, Recorder
 from fastshard.loader.sources import Indices, Reread, Source, of_indices, world_size
+from fastshard.streaming.controlled import Controlled
 from fastshard.streaming.stream import Stream
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     def _find_source(self, drawn: Any) -> tuple[Source, Any]:
         """Returns what the batches come from, and what torch is to draw from."""
-        if isinstance(self.dataset, Stream):
+        if isinstance(self.dataset, Controlled):
             source = self.dataset.loader_source(self.batch_size, self.drop_last)
             return source, source.requests(next(iter(drawn)))
         if isinstance(self.dataset, IterableDataset):
@@ -183,12 +184,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         if isinstance(source, Reread) and source.is_told():
             self._iterator = None  # workers that live on have the former epoch's dataset
         before = source.passes.latest
-        if isinstance(self.dataset, Stream):
+        if isinstance(self.dataset, Controlled):
             self.dataset.driven(True)
         try:
             batches = super().__iter__()
         finally:
-            if isinstance(self.dataset, Stream):
+            if isinstance(self.dataset, Controlled):
                 self.dataset.driven(False)
         delivering = Delivering(
             batches,

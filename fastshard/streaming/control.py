@@ -18,8 +18,8 @@ class Control:
     """A place, which one process writes and others read."""
 
     def __init__(self) -> None:
-        # The epoch in two halves, for it may pass 2^63; how many former worlds; and for each two numbers.
-        self._words = torch.zeros(3 + 2 * MOST_WORLDS, dtype=torch.int64)
+        # The epoch in two halves, for it may pass 2^63; consumed; how many former worlds; and for each two numbers.
+        self._words = torch.zeros(4 + 2 * MOST_WORLDS, dtype=torch.int64)
         self._words.share_memory_()  # type: ignore[no-untyped-call]
 
     def write(self, place: Cursor) -> None:
@@ -32,11 +32,11 @@ class Control:
         if len(former) > MOST_WORLDS:
             raise ValueError(f"an epoch may have at most {MOST_WORLDS} changes of the world size, got {len(former)}")
         flat = [number for pair in former for number in pair]
-        words = [place.epoch >> 32, place.epoch & 0xFFFFFFFF, len(former), *flat]
+        words = [place.epoch >> 32, place.epoch & 0xFFFFFFFF, place.consumed, len(former), *flat]
         self._words[: len(words)] = torch.tensor(words, dtype=torch.int64)
 
     def read(self) -> Place:
-        """What was said last. `consumed` is left at 0."""
-        high, low, count = self._words[:3].tolist()
-        flat = self._words[3 : 3 + 2 * count].tolist()
-        return Place(high << 32 | low, 0, tuple(zip(flat[::2], flat[1::2], strict=True)))
+        """What was said last."""
+        high, low, consumed, count = self._words[:4].tolist()
+        flat = self._words[4 : 4 + 2 * count].tolist()
+        return Place(high << 32 | low, consumed, tuple(zip(flat[::2], flat[1::2], strict=True)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
     from fastshard.samplers.passes import Passes
     from fastshard.samplers.prefetching import Deliveries
+    from fastshard.streaming.controlled import Controlled
     from fastshard.streaming.stream import Stream
 
 
-class StreamSource:
-    """The batches of a stream on this rank.
+class BatchSource(abc.ABC):
+    """The batches of a dataset of ours on this rank.
 
     Args:
         stream: the dataset.
@@ -32,26 +34,26 @@ class StreamSource:
         drop_last: whether the loader drops a last batch that is not whole.
 
     Raises:
-        ValueError: the stream deals batches of another size to the workers.
+        ValueError: the dataset deals batches of another size to the workers.
     """
 
-    def __init__(self, stream: Stream, batch_size: int | None, drop_last: bool) -> None:
+    def __init__(self, stream: Controlled, batch_size: int | None, drop_last: bool) -> None:
         if (batch_size or 1) != (stream.batch_size or 1):
             raise ValueError(
                 f"the loader's batch_size={batch_size} must be that of the dataset, which deals whole batches to the "
                 f"workers, got {type(stream).__name__}(batch_size={stream.batch_size})"
             )
-        self.stream, self._batch_size, self._drop_last = stream, batch_size or 1, drop_last
+        self._stream, self._batch_size, self._drop_last = stream, batch_size or 1, drop_last
 
     @property
     def passes(self) -> Passes:
         """As Source.passes."""
-        return self.stream.passes
+        return self._stream.passes
 
     @property
     def length(self) -> int:
         """As Source.length."""
-        return len(self.stream.order)
+        return self._stream.length
 
     def requests(self, item: Any) -> Requests:
         """What torch draws in the place of indices."""
@@ -59,7 +61,52 @@ class StreamSource:
 
     def set_epoch(self, epoch: int) -> None:
         """As Source.set_epoch."""
-        self.stream.set_epoch(epoch)
+        self._stream.set_epoch(epoch)
+
+    def drive(self, chunks: Callable[[Cursor], Iterable[Iterable[Any]]]) -> Iterator[Any]:
+        """See Controlled.drive."""
+        return self._stream.drive(chunks)
+
+    def batches_drawn(self, items: int) -> int:
+        """As Source.batches_drawn."""
+        return items
+
+    @abc.abstractmethod
+    def batches_from(self, began: Cursor) -> int | None:
+        """As Source.batches_from."""
+
+    @abc.abstractmethod
+    def is_over(self, began: Cursor, batches: int) -> bool:
+        """As Source.is_over."""
+
+    @abc.abstractmethod
+    def padding_in(self, began: Cursor, batch: int) -> int:
+        """As Source.padding_in."""
+
+    @abc.abstractmethod
+    def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
+        """As Source.dropped_in."""
+
+    @abc.abstractmethod
+    def state_after_draws(self, began: Cursor, draws: int, accumulation: int | None = None) -> dict[str, Any]:
+        """The state after so many of each rank's draws."""
+
+    @abc.abstractmethod
+    def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:
+        """As Source.load_from."""
+
+    def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
+        """As Source.state_after."""
+        over = self.is_over(began, batches)
+        return self.state_after_draws(began, _check.MAX_LENGTH if over else batches * self._batch_size, accumulation)
+
+
+class StreamSource(BatchSource):
+    """The batches of a stream on this rank. Args and Raises: as for BatchSource."""
+
+    def __init__(self, stream: Stream, batch_size: int | None, drop_last: bool) -> None:
+        super().__init__(stream, batch_size, drop_last)
+        self.stream = stream
 
     def batches_from(self, began: Cursor) -> int:
         """As Source.batches_from."""
@@ -68,10 +115,6 @@ class StreamSource:
     def _batches(self, began: Cursor, rank: int) -> int:
         draws = self.stream.runs(began).today.draws(rank)
         return draws // self._batch_size if self._drop_last else -(-draws // self._batch_size)
-
-    def batches_drawn(self, items: int) -> int:
-        """As Source.batches_drawn."""
-        return items
 
     def is_over(self, began: Cursor, batches: int) -> bool:
         """As Source.is_over."""
@@ -88,11 +131,6 @@ class StreamSource:
         today, rank = self.stream.runs(began).today, self.stream.rank
         drawn = min(self._batches(began, rank) * self._batch_size, today.draws(rank))
         return self.stream.ids(began, rank, min(drawn, today.run(rank)), today.run(rank))
-
-    def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
-        """As Source.state_after."""
-        over = self.is_over(began, batches)
-        return self.state_after_draws(began, _check.MAX_LENGTH if over else batches * self._batch_size, accumulation)
 
     def state_after_draws(self, began: Cursor, draws: int, accumulation: int | None = None) -> dict[str, Any]:
         """The state after so many of each rank's draws."""
@@ -136,24 +174,31 @@ class StreamSource:
 
 
 class Requests:
-    """A request for each batch that a pass will have: no worker is asked for more than it has.
+    """A request for each batch that a pass will have: no worker is asked for more than it has. Without end, if unknown.
 
     Args:
         source: the batches.
         item: a request, as torch makes it.
     """
 
-    def __init__(self, source: StreamSource, item: Any) -> None:
+    def __init__(self, source: BatchSource, item: Any) -> None:
         self._source, self._item = source, item
 
     def __iter__(self) -> Iterator[Any]:
-        return self._source.stream.drive(self._chunks)
+        return self._source.drive(self._chunks)
 
-    def _chunks(self, began: Cursor) -> Iterable[Iterable[Any]]:
-        return [repeat(self._item, self._source.batches_from(began))]
+    def _chunks(self, began: Cursor) -> Iterator[Iterable[Any]]:
+        batches = self._source.batches_from(began)
+        if batches is not None:
+            yield repeat(self._item, batches)
+        while batches is None:
+            yield repeat(self._item, CHUNK)
 
     def __len__(self) -> int:
-        return self._source.batches_from(self._source.passes.next_cursor(self._source.length))
+        batches = self._source.batches_from(self._source.passes.next_cursor(self._source.length))
+        if batches is None:
+            raise TypeError("nobody knows how many batches there are")
+        return batches
 
 
 class StreamExpected(PiecewiseExpected):
