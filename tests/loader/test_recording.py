@@ -15,6 +15,7 @@ from fastshard import (
     LedgerError,
     LengthBucketBatchSampler,
     ShardedBatchSampler,
+    StateMismatchError,
     orders,
 )
 
@@ -138,7 +139,7 @@ def test_a_job_that_comes_back_on_more_ranks_to_a_rest_that_is_all_dropped_can_v
         return [DataLoader(range(44), batch_sampler=each, ledger=Ledger()) for each in batches]
 
     (loader,) = start(1)
-    for _ in zip(range(8), loader):
+    for _ in itertools.islice(loader, 8):
         pass
     loader.ledger.gather()
     state = loader.state_dict()
@@ -148,3 +149,17 @@ def test_a_job_that_comes_back_on_more_ranks_to_a_rest_that_is_all_dropped_can_v
         assert list(each) == []
     reports = verify_together([each.ledger for each in loaders])
     assert [str(report) for report in reports] == ["32 of the 44 samples exactly once, 0 padded draws, 12 dropped"] * 4
+
+
+def test_a_state_whose_account_cannot_be_loaded_leaves_the_loader_where_it_was():
+    def start(exact):
+        return DataLoader(range(20), 4, sampler=DistributedSampler(range(20), 1, 0), ledger=Ledger(exact=exact))
+
+    loader = start(exact=False)
+    for _ in itertools.islice(loader, 3):
+        pass
+    other = start(exact=True)
+    with pytest.raises(StateMismatchError, match="exact=False"):
+        other.load_state_dict(loader.state_dict())
+    assert other.state_dict()["consumed"] == 0
+    assert len(list(other)) == 5
