@@ -207,9 +207,9 @@ def test_a_late_set_epoch_that_is_taken_back_changes_nothing():
     assert [first, *lists(batches)] == [order(20)[i : i + 5] for i in range(0, 20, 5)]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_an_iterator_that_raised_for_its_epoch_raises_again_and_does_not_end(num_workers):
-    loader = make(num_workers=num_workers)
+@pytest.mark.parametrize(("n", "num_workers"), [(100, 0), (100, 2), (15, 2)])  # of 15, workers have fetched all
+def test_an_iterator_that_raised_for_its_epoch_raises_again_and_does_not_end(n, num_workers):
+    loader = make(n, num_workers=num_workers)
     batches = iter(loader)
     next(batches)
     loader.sampler.set_epoch(1)
