@@ -3,11 +3,12 @@
 import base64
 import copy
 import json
+import pickle
 
 import pytest
 from ranks import Ordered, gather_together, loaded, state_of, verify_together
 
-from fastshard import Ledger, LedgerError, StateMismatchError
+from fastshard import Ledger, LedgerError, RangeExpected, StateMismatchError
 
 
 def drawn(num_replicas, consumed, n=24, epoch=5, exact=False):
@@ -209,3 +210,15 @@ def test_an_error_on_one_rank_raises_on_all():
     message = "the ledger can't be added up: rank 1: TypeError: ids must be ints, got ids[0]='three'"
     assert [str(error) for error in errors] == [message] * 3
     assert isinstance(errors[1].__cause__, TypeError)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_copies_of_a_ledger_have_its_account(exact):
+    ledger = Ledger(exact=exact)
+    ledger.begin(RangeExpected(5))
+    ledger.record([3, 1])
+    for again in (pickle.loads(pickle.dumps(ledger)), copy.deepcopy(ledger)):
+        again.record([0, 2, 4])
+        assert again.verify().draws == 5
+    with pytest.raises(LedgerError, match="3 draws too few"):
+        ledger.verify()

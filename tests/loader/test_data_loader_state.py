@@ -207,9 +207,9 @@ def test_a_late_set_epoch_that_is_taken_back_changes_nothing():
     assert [first, *lists(batches)] == [order(20)[i : i + 5] for i in range(0, 20, 5)]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_an_iterator_that_raised_for_its_epoch_raises_again_and_does_not_end(num_workers):
-    loader = make(num_workers=num_workers)
+@pytest.mark.parametrize(("n", "num_workers"), [(100, 0), (100, 2), (15, 2)])  # of 15, workers have fetched all
+def test_an_iterator_that_raised_for_its_epoch_raises_again_and_does_not_end(n, num_workers):
+    loader = make(n, num_workers=num_workers)
     batches = iter(loader)
     next(batches)
     loader.sampler.set_epoch(1)
@@ -371,3 +371,14 @@ def test_a_rank_with_no_batch_left_tells_the_place_of_rank_0_until_it_is_told_th
         for batches in passes:
             next(batches, None)
         assert [saved(loader)["consumed"] for loader in loaders] == [consumed] * 2
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.filterwarnings("ignore::fastshard.RepeatedEpochWarning")
+def test_after_a_look_at_a_batch_in_mid_epoch_the_state_is_that_of_the_loop_that_goes_on(num_workers):
+    loader = make(num_workers=num_workers)
+    for steps, _ in enumerate(loader, 1):
+        if steps == 3:
+            next(iter(loader))  # to log it, say
+        elif steps > 3:
+            assert saved(loader)["consumed"] == 5 * steps

@@ -16,7 +16,7 @@ from torch.utils.data import (
 )
 from torch.utils.data.distributed import DistributedSampler as TorchSampler
 
-from fastshard import DataLoader, StateMismatchError, orders
+from fastshard import DataLoader, DistributedSampler, StateMismatchError, orders
 
 
 def saved(loader):
@@ -270,3 +270,35 @@ def test_a_stream_that_raised_is_read_again_and_raises_again_and_loses_nothing_e
     with pytest.raises(OSError, match="sample 2"):
         next(rest)
     assert got + list(rest) == [0, 1, 3, 4, 5, 6, 7]
+
+
+class Wrapper(Sampler):
+    """Knows epochs, as its inner sampler does, and has no `epoch` of its own."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        return iter(self.sampler)
+
+    def __len__(self):
+        return len(self.sampler)
+
+    def set_epoch(self, epoch):
+        self.sampler.set_epoch(epoch)
+
+
+@pytest.mark.parametrize("sampler", [DistributedSampler, TorchSampler])
+def test_the_epoch_of_a_sampler_within_another_is_the_states(sampler):
+    def start():
+        return DataLoader(range(20), 5, sampler=Wrapper(sampler(range(20), 1, 0)))
+
+    loader = start()
+    loader.sampler.set_epoch(2)
+    whole = [next(batches := iter(loader)).tolist()]
+    state = loader.state_dict()
+    whole += [batch.tolist() for batch in batches]
+    again = start()
+    again.load_state_dict(state)
+    assert state["epoch"] == 2
+    assert [batch.tolist() for batch in again] == whole[1:]

@@ -13,7 +13,9 @@ from fastshard import (
     DistributedSampler,
     Ledger,
     LedgerError,
+    LengthBucketBatchSampler,
     ShardedBatchSampler,
+    StateMismatchError,
     orders,
 )
 
@@ -126,3 +128,38 @@ class _Unsized:
 
     def __iter__(self):
         return iter(self._batches)
+
+
+@pytest.mark.filterwarnings("ignore::fastshard.GlobalBatchChangedWarning", "ignore::fastshard.EmptyRankWarning")
+@pytest.mark.parametrize("uneven", ["pad", "drop"])
+def test_a_job_that_comes_back_on_more_ranks_to_a_rest_that_is_all_dropped_can_verify_the_epoch(uneven):
+    def start(num_replicas):
+        options = {"num_replicas": num_replicas, "drop_last": True, "uneven": uneven}
+        batches = [LengthBucketBatchSampler(range(1, 45), 4, rank=rank, **options) for rank in range(num_replicas)]
+        return [DataLoader(range(44), batch_sampler=each, ledger=Ledger()) for each in batches]
+
+    (loader,) = start(1)
+    for _ in itertools.islice(loader, 8):
+        pass
+    loader.ledger.gather()
+    state = loader.state_dict()
+    loaders = start(4)  # 12 samples are left, and a global batch is 16
+    for each in loaders:
+        each.load_state_dict(state)
+        assert list(each) == []
+    reports = verify_together([each.ledger for each in loaders])
+    assert [str(report) for report in reports] == ["32 of the 44 samples exactly once, 0 padded draws, 12 dropped"] * 4
+
+
+def test_a_state_whose_account_cannot_be_loaded_leaves_the_loader_where_it_was():
+    def start(exact):
+        return DataLoader(range(20), 4, sampler=DistributedSampler(range(20), 1, 0), ledger=Ledger(exact=exact))
+
+    loader = start(exact=False)
+    for _ in itertools.islice(loader, 3):
+        pass
+    other = start(exact=True)
+    with pytest.raises(StateMismatchError, match="exact=False"):
+        other.load_state_dict(loader.state_dict())
+    assert other.state_dict()["consumed"] == 0
+    assert len(list(other)) == 5
