@@ -56,6 +56,10 @@ class Figures:
             state["coverage"] = base64.b64encode(zlib.compress(self.coverage.to_bytes(), 1)).decode()
         return state
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        exact = self.coverage is not None
+        return Figures.from_state, (self.to_state(), self.coverage.num_ids if self.coverage is not None else 1, exact)
+
     @classmethod
     def from_state(cls, state: Any, num_ids: int, exact: bool) -> Figures:
         """What `to_state` gave; raises TypeError or ValueError if it can't be that."""

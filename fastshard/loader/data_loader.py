@@ -241,9 +241,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         Warns:
             GlobalBatchChangedWarning: a step has another number of samples now.
         """
+        ledger = self.ledger if isinstance(state, Mapping) and "ledger" in state else None
+        if ledger is not None:  # an account that can't be loaded must leave the place as it is
+            type(ledger)(exact=ledger.exact).load_state_dict(state["ledger"])
         self._source.load_from(state, self.accumulation)
-        if self.ledger is not None and "ledger" in state:
-            self.ledger.load_state_dict(state["ledger"])
+        if ledger is not None:
+            ledger.load_state_dict(state["ledger"])
 
 
 def _is_filled(dataset: Any) -> bool:

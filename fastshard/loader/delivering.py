@@ -110,6 +110,8 @@ class Delivering(Iterator[Any]):
     def __next__(self) -> Any:
         try:
             batch = self._first() if self._next is None else self._next()
+            if self._deliveries.changed_to is not None or self._deliveries.overtaken_by is not None:
+                self._deliveries.check()
         except StopIteration:
             self._deliveries.ended = True
             if self._recorder is not None:
@@ -122,11 +124,11 @@ class Delivering(Iterator[Any]):
             self._count_lost()
             raise
         deliveries = self._deliveries
-        if deliveries.changed_to is not None or deliveries.overtaken_by is not None:
-            deliveries.check()
         deliveries.batches += 1
         if deliveries.batches == self._all:
             deliveries.ended = True
+        if self._handed.which is not self._pass:  # another iterator has had a look meanwhile
+            self._handed.source, self._handed.which = self._source, self._pass
         if self._recorder is not None:
             self._recorder.record(batch)
         return batch

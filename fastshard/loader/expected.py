@@ -85,7 +85,7 @@ class EpochExpected(RangeExpected):
 
     def __init__(self, source: Source, began: Cursor, deliveries: Deliveries, num_samples: int) -> None:
         super().__init__(num_samples, began.epoch)
-        self.start = source.state_after(began, 0)["consumed"]
+        self.start = source.start_of(began)
         self._source, self._began, self._deliveries = source, began, deliveries
 
     def place(self) -> int:

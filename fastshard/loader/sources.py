@@ -60,6 +60,10 @@ class Source(Protocol):
         """Batches in a pass from there; None where only the end will tell."""
         ...
 
+    def start_of(self, began: Cursor) -> int:
+        """`consumed` where such a pass begins, as a state would say it."""
+        ...
+
     def batches_drawn(self, items: int) -> int:
         """How many batches the items of a pass make so far."""
         ...
@@ -166,6 +170,10 @@ class Replayed(abc.ABC):
         """As Source.batches_from."""
         return None
 
+    def start_of(self, began: Cursor) -> int:
+        """As Source.start_of."""
+        return began.consumed
+
     def batches_drawn(self, items: int) -> int:
         """As Source.batches_drawn."""
         return items
@@ -263,7 +271,8 @@ class Indices(Replayed):
             self._with_epochs.set_epoch(_OurEpoch(epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        chosen = getattr(self._with_epochs, "epoch", None)
+        epochs = (getattr(part, "epoch", None) for part in parts_of(self._with_epochs))
+        chosen = next((epoch for epoch in epochs if isinstance(epoch, int)), None)
         if isinstance(chosen, int) and not isinstance(chosen, _OurEpoch):  # by the training loop
             self.passes.set_epoch(chosen)
         epoch = self.passes.next_cursor(self.length).epoch

@@ -81,6 +81,10 @@ class Batching:
         """Batches this rank gets in a pass from there."""
         return self.batches_in(self.sampler.share(began.consumed))
 
+    def start_of(self, began: Cursor) -> int:
+        """`consumed` where such a pass begins, as a state would say it."""
+        return began.consumed
+
     def batches_drawn(self, items: int) -> int:
         """How many batches the items of a pass make so far."""
         return -(-items // self.batch_size) if self.of_ids else items

@@ -59,6 +59,10 @@ class ResumingBatchSampler(WithEpochs, Sampler[B], abc.ABC):
             batch: the number of the batch in the pass, from 0; this rank has drawn it.
         """
 
+    def start_of(self, began: Cursor) -> int:
+        """For loaders built on this one: `consumed` where such a pass begins, as a state would say it."""
+        return began.consumed
+
     def batches_drawn(self, items: int) -> int:
         """For loaders built on this one: how many batches the items of a pass are, which is as many."""
         return items

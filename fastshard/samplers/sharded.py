@@ -155,6 +155,11 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
             return 0 if began.consumed == self._length else None
         return share.num_samples
 
+    def start_of(self, began: Cursor) -> int:
+        """For loaders built on this one: `consumed` where such a pass begins, as a state would say it."""
+        share = self._share(began)
+        return share.start if share else began.consumed
+
     def is_over(self, began: Cursor, batches: int) -> bool:
         """For loaders built on this one: whether no rank gets a batch after so many of such a pass, if it is known."""
         share = self._share(began)

@@ -67,6 +67,10 @@ class BatchSource(abc.ABC):
         """See Controlled.drive."""
         return self._stream.drive(chunks)
 
+    def start_of(self, began: Cursor) -> int:
+        """As Source.start_of."""
+        return began.consumed
+
     def batches_drawn(self, items: int) -> int:
         """As Source.batches_drawn."""
         return items
