@@ -193,8 +193,9 @@ def test_ctrl_c_ends_the_wait_for_another_process_at_once():
         maker.ask("ids", 0, 0, 3)
         wait_until(lambda: names(LONG))
         os.kill(maker.process.pid, signal.SIGSTOP)  # only the interrupt can end the wait now
+        alone = len(names(LONG))
         waiting.ask("ids", 0, 0, 3)
-        time.sleep(0.2)
+        wait_until(lambda: len(names(LONG)) > alone)  # it has connected
         os.kill(waiting.process.pid, signal.SIGINT)
         assert waiting.answer() == "KeyboardInterrupt()"
         os.kill(maker.process.pid, signal.SIGCONT)
