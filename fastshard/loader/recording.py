@@ -63,8 +63,6 @@ class Recorder:
         self._began = began
         self._last = -1 if batches is None else batches - 1
         self._ledger.begin(expect(self._source, began, deliveries, self._num_samples))
-        if self._last < 0:
-            self._drop_if_over()
 
     def record(self, batch: Any) -> None:
         """Records the next batch."""

@@ -181,7 +181,7 @@ class Replayed(abc.ABC):
     def is_over(self, began: Cursor, batches: int) -> bool:
         """As Source.is_over."""
         all_of_them = self.batches_from(began)
-        return batches >= (self.length if all_of_them is None else all_of_them)
+        return batches > 0 and batches >= (self.length if all_of_them is None else all_of_them)
 
     def padding_in(self, began: Cursor, batch: int) -> int:  # noqa: ARG002
         """As Source.padding_in."""

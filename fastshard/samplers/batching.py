@@ -90,8 +90,11 @@ class Batching:
         return -(-items // self.batch_size) if self.of_ids else items
 
     def is_over(self, began: Cursor, batches: int) -> bool:
-        """Whether no rank gets a batch after so many of such a pass. Rank 0 gets no fewer than others."""
-        return batches >= self.batches_in(replace(self.sampler.share(began.consumed), rank=0))
+        """Whether no rank gets a batch after so many of such a pass. Rank 0 gets no fewer than others.
+
+        Not before the first one: where a world is too large for what is left, another one may still come for it.
+        """
+        return batches > 0 and batches >= self.batches_in(replace(self.sampler.share(began.consumed), rank=0))
 
     def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
         """The ids that such a pass leaves out: of this rank's draws, and for rank 0 those that no rank has."""

@@ -168,7 +168,7 @@ class DistributedSampler(torch_distributed.DistributedSampler[T_co]):
     ) -> dict[str, Any]:
         """For samplers and loaders built on this one: the state after so many of this rank's draws of a pass."""
         share = self.share(began.consumed)
-        if draws >= share.most_samples:
+        if draws and draws >= share.most_samples:
             consumed = share.length  # also where the last ones are dropped: nobody comes for them
         else:
             consumed = min(began.consumed + draws * self.num_replicas, share.length)

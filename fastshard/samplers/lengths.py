@@ -146,7 +146,7 @@ class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
     def is_over(self, began: Cursor, batches: int) -> bool:
         """For loaders built on this one: whether no rank gets a batch after so many of such a pass."""
         plan = self._plan_at(began)
-        return plan.step_at(began.epoch, began.consumed) + batches >= plan.num_steps
+        return batches > 0 and plan.step_at(began.epoch, began.consumed) + batches >= plan.num_steps
 
     def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
         """For loaders built on this one: ids that such a pass leaves out, each on one rank."""
@@ -159,7 +159,7 @@ class LengthBucketBatchSampler(ResumingBatchSampler[Any]):
         """For loaders built on this one: the state after so many of this rank's batches of a pass that began there."""
         plan = self._plan_at(began)
         step = plan.step_at(began.epoch, began.consumed) + batches
-        consumed = plan.consumed_before(began.epoch, step)
+        consumed = plan.consumed_before(began.epoch, step) if batches else min(began.consumed, self._length)
         former = {"former_plans": [dict(part) for part in plan.former]}
         return to_state(Cursor(began.epoch, consumed), self._facts(accumulation) | former)
 

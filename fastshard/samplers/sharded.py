@@ -163,7 +163,7 @@ class ShardedBatchSampler(ResumingBatchSampler[B]):
     def is_over(self, began: Cursor, batches: int) -> bool:
         """For loaders built on this one: whether no rank gets a batch after so many of such a pass, if it is known."""
         share = self._share(began)
-        return batches >= (share.most_samples if share else self._length)
+        return batches > 0 and batches >= (share.most_samples if share else self._length)
 
     def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
         """For loaders built on this one: ids of the batches that such a pass leaves out, on rank 0."""

@@ -122,7 +122,7 @@ class StreamSource(BatchSource):
 
     def is_over(self, began: Cursor, batches: int) -> bool:
         """As Source.is_over."""
-        return batches >= self._batches(began, 0)
+        return batches > 0 and batches >= self._batches(began, 0)
 
     def padding_in(self, began: Cursor, batch: int) -> int:
         """As Source.padding_in."""
@@ -140,7 +140,7 @@ class StreamSource(BatchSource):
         """The state after so many of each rank's draws."""
         runs = self.stream.runs(began)
         former: tuple[tuple[int, int], ...] = ()
-        if draws >= runs.today.most_draws:
+        if began.consumed >= self.length or (draws and draws >= runs.today.most_draws):
             consumed = self.length  # also where the last ones are dropped: nobody comes for them
         else:
             consumed, former = runs.consumed(draws), runs.after(draws)
