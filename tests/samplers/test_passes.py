@@ -248,3 +248,14 @@ def test_set_epoch_from_another_thread_stops_the_pass():
     other.join()
     with pytest.raises(EpochChangedError):
         next(running)
+
+
+@pytest.mark.parametrize("policy", ["advance", "error"])
+def test_set_epoch_of_the_epoch_that_an_open_iterator_is_in_is_obeyed_by_the_next_pass(policy):
+    sampler = DistributedSampler(range(20), 1, 0, on_repeated_epoch=policy)
+    draws = iter(sampler)
+    first = next(draws)
+    sampler.set_epoch(0)
+    draws = iter(sampler)  # lets go of the former one, which is over only now
+    assert next(draws) == first
+    assert sampler.epoch == 0
