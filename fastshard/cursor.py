@@ -85,6 +85,10 @@ def from_state(state: Mapping[str, Any], facts: Mapping[str, Any]) -> Cursor:
         raise TypeError(f"state must be a dict from state_dict(), got one without {', '.join(missing)}: {state!r}")
     if state["version"] != VERSION:
         raise StateMismatchError(f"state must be of version {VERSION}, got version={state['version']!r}")
+    _check.integer("num_replicas", state["num_replicas"], 1, _check.MAX_LENGTH)
+    for name in ("batch_size", "accumulation"):
+        if state.get(name) is not None:
+            _check.integer(name, state[name], 1, _check.MAX_LENGTH)
     differing = [name for name in _ORDER if state[name] != facts[name]]
     if bool(state.get("max_tokens")) != bool(facts.get("max_tokens")):  # tokens can't be compared with samples
         differing.append("max_tokens")

@@ -271,9 +271,8 @@ class Indices(Replayed):
             self._with_epochs.set_epoch(_OurEpoch(epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        epochs = (getattr(part, "epoch", None) for part in parts_of(self._with_epochs))
-        chosen = next((epoch for epoch in epochs if isinstance(epoch, int)), None)
-        if isinstance(chosen, int) and not isinstance(chosen, _OurEpoch):  # by the training loop
+        chosen = self._chosen()
+        if chosen is not None:
             self.passes.set_epoch(chosen)
         epoch = self.passes.next_cursor(self.length).epoch
         if epoch != self.passes.epoch:  # the one that was loaded is over
@@ -284,6 +283,19 @@ class Indices(Replayed):
         if cursor.consumed < self.length:
             for item in islice(self._items, cursor.consumed, None):
                 yield (item,)
+
+    def _chosen(self) -> int | None:
+        """The epoch that the training loop chose on the sampler; None if nothing there says one, or a state did."""
+        epochs = (getattr(part, "epoch", None) for part in parts_of(self._with_epochs))
+        chosen = next((epoch for epoch in epochs if isinstance(epoch, int)), None)
+        return None if isinstance(chosen, _OurEpoch) else chosen
+
+    def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
+        """As Replayed.state_after; before the first batch of the epoch that was chosen meanwhile."""
+        chosen = self._chosen()
+        if chosen is not None and chosen != began.epoch:
+            began, batches = Cursor(chosen), 0
+        return super().state_after(began, batches, accumulation)
 
     def __len__(self) -> int:
         batches = len(self._items)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastshard import _check
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -64,9 +66,8 @@ class Batching:
 
     def state_after(self, began: Cursor, batches: int, accumulation: int | None = None) -> dict[str, Any]:
         """The state after so many batches of a pass that began there."""
-        share = self.sampler.share(began.consumed)
         # After the last batch of a pass with drop_last, what is left is dropped.
-        draws = share.most_samples if self.is_over(began, batches) else batches * self.batch_size
+        draws = _check.MAX_LENGTH if self.is_over(began, batches) else batches * self.batch_size
         return self.sampler.state_after(began, draws, self.batch_size, accumulation)
 
     def load_from(self, state: Mapping[str, Any], accumulation: int | None = None) -> None:

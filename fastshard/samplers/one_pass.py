@@ -18,9 +18,10 @@ T = TypeVar("T")
 class Pass:
     """One running pass: where it began, who draws, the chunk it hands out from, and whether it has been overtaken."""
 
-    def __init__(self, began: Cursor, loader: Loader | None, loads: int) -> None:
+    def __init__(self, began: Cursor, loader: Loader | None, loads: int, turn: int) -> None:
         self.began = began
         self.loads = loads  # states that were loaded before it began
+        self.turn = turn  # calls of set_epoch and load before it began
         self.epoch = began.epoch
         self.loader = loader
         self.deliveries: Deliveries | None = None
@@ -55,9 +56,9 @@ class Pass:
         self._before, self._chunk, self._taken, self.loader = self.given(), iter(()), [], None
         self.deliveries = copy.copy(self.deliveries)
 
-    def draws_for_a_loader(self) -> bool:
-        """Whether a loader with workers draws, in a pass that may go on."""
-        return self.loader is not None and self._overtaken_by is None
+    def repeats(self, turn: int) -> bool:
+        """Whether a loader with workers draws in it, so that another one's pass in the same turn is a repetition."""
+        return self.loader is not None and self.turn == turn
 
     def is_through(self) -> bool:
         """Whether all of it was handed out: who has only looked at a resumed epoch comes back for the rest."""

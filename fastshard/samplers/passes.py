@@ -36,6 +36,7 @@ class Passes:
         self._unused = False  # whether set_epoch was called and no pass began since
         self._latest: Pass | None = None  # the last one that began since a state was loaded
         self._loads = 0
+        self._turns = 0  # calls of set_epoch and load: what began before one is no repetition after it
         self._ended = 0  # passes over this epoch that began and are over, finished or abandoned
         self._running: list[Pass] = []
         self._fetched: Pass | None = None  # the last pass that a loader's workers drew to its end
@@ -58,6 +59,7 @@ class Passes:
             self._fetched = None
         self._epoch = epoch
         self._asked = self._unused = True
+        self._turns += 1
         self._ended = 0
 
     def next_cursor(self, length: int) -> Cursor:
@@ -138,6 +140,7 @@ class Passes:
         self._resumed = cursor
         self._latest = None
         self._loads += 1
+        self._turns += 1
         self._ended = 0
         self._warned = False
 
@@ -176,14 +179,14 @@ class Passes:
         if began is None:
             # Two iterators side by side are no repetition. Two loaders' are: `it = iter(loader)` makes the new one,
             # whose workers draw at once, before it lets go of the old one.
-            if self._ended or (loader and any(running.draws_for_a_loader() for running in self._running)):
+            if self._ended or (loader and any(running.repeats(self._turns) for running in self._running)):
                 self._repeat(ticket.on_repeated_epoch)
             began = self.next_cursor(ticket.length)
             if began.epoch == self._resumed.epoch and began.consumed == 0:
                 self._resumed = began
         self._epoch = began.epoch
         self._unused = False
-        this = self._latest = ticket.begun = Pass(began, loader, self._loads)
+        this = self._latest = ticket.begun = Pass(began, loader, self._loads, self._turns)
         self._running.append(this)
         try:
             for chunk in chunks(began):
@@ -197,7 +200,7 @@ class Passes:
                 self._fetched = this
         finally:
             self._running.remove(this)
-            if this.epoch == self._epoch and this.loads == self._loads and not over:
+            if this.turn == self._turns and this.epoch == self._epoch and not over:
                 self._ended += 1
 
     def _repeat(self, on_repeated_epoch: OnRepeatedEpoch) -> None:

@@ -33,6 +33,7 @@ class ModelPass:
     epoch: int
     began: int
     loads: int
+    turn: int
     taken: int = 0
     ended: bool = False
 
@@ -96,7 +97,7 @@ class AnySequence(RuleBasedStateMachine):
         self.num_replicas, self.num_workers = num_replicas, num_workers
         policy = "advance" if self.advances else "ignore"
         self.job = Job(self.kind, num_replicas, num_workers, self.uneven, self.drop_last, policy, self.has_ledger)
-        self.epoch, self.loaded, self.asked, self.unused, self.loads = 0, (0, 0), False, False, 0
+        self.epoch, self.loaded, self.asked, self.unused, self.loads, self.turn = 0, (0, 0), False, False, 0, 0
         self.latest = self.running = None  # of passes that began
         self.repeated = 0  # passes over this epoch that began and are over
 
@@ -124,16 +125,14 @@ class AnySequence(RuleBasedStateMachine):
         """Epoch and consumed, as a state has to tell them."""
         latest = self.latest
         if latest is None or latest.epoch != self.epoch or latest.loads != self.loads:
-            place = self.loaded[1] if self.loaded[0] == self.epoch else 0
-            # Where nothing but what is dropped is left, the epoch is over.
-            return self.epoch, place if self.shares(self.epoch, place)[0] else LENGTH
-        if latest.ended or latest.taken >= len(self.shares(latest.epoch, latest.began)[0]):
+            return self.epoch, self.loaded[1] if self.loaded[0] == self.epoch else 0
+        if self.is_through(latest):
             return self.epoch, LENGTH
         size = BATCH_SIZES[self.num_replicas]
         return self.epoch, min(latest.began + latest.taken * size * self.num_replicas, LENGTH)
 
     def is_through(self, a_pass):
-        return a_pass.ended or a_pass.taken >= len(self.shares(a_pass.epoch, a_pass.began)[0])
+        return a_pass.ended or 0 < a_pass.taken == len(self.shares(a_pass.epoch, a_pass.began)[0])
 
     def begin(self):
         """The pass that begins now."""
@@ -155,11 +154,11 @@ class AnySequence(RuleBasedStateMachine):
             if self.epoch == self.loaded[0] and began == 0:
                 self.loaded = self.epoch, 0  # who begins a whole pass has done with the place
         self.unused = False
-        self.latest = self.running = ModelPass(self.epoch, began, self.loads)
+        self.latest = self.running = ModelPass(self.epoch, began, self.loads, self.turn)
 
     def leave(self):
         """The pass that runs is over, finished or abandoned."""
-        if self.running and self.running.epoch == self.epoch and self.running.loads == self.loads:
+        if self.running and self.running.epoch == self.epoch and self.running.turn == self.turn:
             self.repeated += 1
         self.running = None
 
@@ -237,12 +236,10 @@ class AnySequence(RuleBasedStateMachine):
 
     @rule(epoch=EPOCHS)
     def set_epoch(self, epoch):
-        if epoch == self.epoch and self.running:  # an iterator that is let go of after it would count as a repetition
-            self.iterators = None
-            self.leave()
         for loader in self.job.loaders:
             loader.set_epoch(epoch)
         self.epoch, self.asked, self.unused, self.repeated = epoch, True, True, 0
+        self.turn += 1
 
     @rule()
     def save(self):
@@ -268,6 +265,7 @@ class AnySequence(RuleBasedStateMachine):
         self.asked = self.unused = self.unused and self.epoch == state["epoch"]
         self.epoch, _ = self.loaded = state["epoch"], state["consumed"]
         self.loads += 1
+        self.turn += 1
         self.repeated = 0
 
     @precondition(lambda self: self.iterators is None and not self.has_ledger)
