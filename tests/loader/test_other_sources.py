@@ -95,6 +95,14 @@ def test_torchs_own_sampler_is_drawn_from_anew(num_workers):
         fresh(seed=1).load_state_dict(state)
 
 
+def test_an_epoch_chosen_on_torchs_sampler_is_told_before_the_first_batch_too():
+    loader = DataLoader(range(100), 5, sampler=TorchSampler(range(100), 2, 1))
+    list(loader)
+    loader.sampler.set_epoch(3)
+    state = saved(loader)
+    assert (state["epoch"], state["consumed"]) == (3, 0)
+
+
 class Evens(Sampler):
     """A user's own, without epochs."""
 

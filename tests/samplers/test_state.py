@@ -205,6 +205,15 @@ def test_what_is_no_state_is_a_type_error(state):
         DistributedSampler(range(10), 1, 0).load_state_dict(state)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("num_replicas", None), ("num_replicas", 0), ("batch_size", "4"), ("accumulation", -1)]
+)
+def test_a_number_of_the_job_that_is_none_is_refused(name, value):
+    sampler = DistributedSampler(range(10), 1, 0)
+    with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
+        sampler.load_state_dict(sampler.state_dict() | {name: value})
+
+
 def test_a_state_of_another_version_is_refused():
     sampler = DistributedSampler(range(10), 1, 0)
     with pytest.raises(StateMismatchError, match="version 1, got version=2"):
