@@ -90,6 +90,7 @@ PaxRecords parse_pax(std::string_view payload, std::uint64_t offset) {
     const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
     if (key.substr(0, 11) == "GNU.sparse.") throw TarError(offset, "a sparse file, which can't be read by byte range");
     if (key == "path") {
+      if (value.find('\0') != std::string_view::npos) throw broken();
       records.path = value.substr(0, value.find_last_not_of('/') + 1);
     } else if (key == "size") {
       std::uint64_t size = 0;
