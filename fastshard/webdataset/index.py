@@ -149,9 +149,7 @@ class TarIndex:
         skipped = {name: str(one.error) for name, one in zip(names, outcomes, strict=True) if one.error}
         places = [outcome.place for outcome in outcomes if outcome.place]
         if not places:
-            raise ShardError(
-                f"all {len(names)} shards had to be left out; of the first: {next(iter(skipped.values()))}"
-            )
+            raise ShardError(f"all {len(names)} shards had to be left out; the first: {next(iter(skipped.values()))}")
         return cls(places, skipped)
 
     def __len__(self) -> int:
@@ -313,7 +311,8 @@ def _load(url: str, cache: str | os.PathLike[str] | None) -> _Outcome:
 
 
 def _named(url: str, error: Exception) -> ShardError:
-    named = ShardError(f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}")
+    what = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    named = ShardError(f"{url}: {what}")
     named.__cause__ = error
     return named
 
@@ -329,9 +328,11 @@ def _in_threads(work: Callable[[str], _Outcome], names: list[str], threads: int)
 
 
 def _with_bar(coming: Iterator[_Outcome], total: int, progress: bool) -> Iterator[_Outcome]:
+    if not progress:
+        return coming
     try:
         from tqdm import tqdm  # type: ignore[import-untyped]
     except ImportError:
         return coming
-    disable = None if progress else True  # None: unless stderr is a terminal
-    return iter(tqdm(coming, "reading tar headers", total, unit=" shards", leave=False, disable=disable))
+    # disable=None: unless stderr is a terminal.
+    return iter(tqdm(coming, "reading tar headers", total, unit=" shards", leave=False, disable=None))
