@@ -42,15 +42,15 @@ std::uint64_t number(const unsigned char* field, std::size_t width, const char* 
 
 void check_sum(const unsigned char* block, std::uint64_t offset) {
   const std::uint64_t said = number(block + 148, 8, "checksum", offset);
-  std::uint64_t sum = 0, high = 0;
+  std::uint32_t sum = 0, high = 0;  // narrow, for vectors
   for (std::size_t i = 0; i < kTarBlock; ++i) {
     sum += block[i];
     high += block[i] >> 7;
   }
   // The sum counts its own field as blanks.
   for (std::size_t i = 148; i < 156; ++i) {
-    sum += std::uint64_t{' '} - block[i];
-    high -= block[i] >> 7;
+    sum += std::uint32_t{' '} - block[i];
+    high -= std::uint32_t{block[i]} >> 7;
   }
   // Some old writers took bytes as signed: each with its high bit set then counts 256 less.
   if (said == sum || said == sum - 256 * high) return;

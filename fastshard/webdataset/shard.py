@@ -162,14 +162,14 @@ def from_bytes(data: bytes | mmap.mmap, *, verify: bool = True) -> tuple[ShardIn
 
 
 def save(data: bytes, path: Path) -> None:
-    """Writes a saved index so that whoever reads meanwhile, or after a crash, sees the old one or the new one."""
+    """Writes a saved index so that whoever reads meanwhile sees the old one or the new one.
+
+    Not forced to the disk: what a crash of the machine leaves is found damaged, and made anew.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     written = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex}")
     try:
-        with written.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        written.write_bytes(data)
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)

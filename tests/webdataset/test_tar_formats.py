@@ -20,7 +20,7 @@ def index(tmp_path):
 
 def test_dalis_index_is_written_as_wds2idx_writes_it(index, tmp_path):
     write_idx(index, 0, tmp_path / "shard-0.idx")
-    # wds2idx's own, of version 1.2, of these names and sizes.
+    # Version 1.2 as wds2idx lays it out; it would leave the field's capitals.
     wanted = "v1.2 2\npng 512 3 d/a.png seg.cls 1536 3 d/a.seg.cls\npng 2560 3 b.png\n"
     assert (tmp_path / "shard-0.idx").read_text() == wanted
 
