@@ -50,7 +50,8 @@ sanitize: $(VENV)/installed-test
 	  $(BIN)/python -m pip install --quiet --no-deps --target build/sanitized .
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized \
-	  $(BIN)/pytest $(PARALLEL) tests/order tests/slice tests/ledger -m "not slow" --timeout 900
+	  $(BIN)/pytest $(PARALLEL) tests/order tests/slice tests/ledger \
+	  tests/webdataset/test_tar_equal.py tests/webdataset/test_tar_broken.py -m "not slow" --timeout 900
 
 # The suite once more on every instruction set that this machine has and does not choose by itself.
 simd-test: $(VENV)/installed-test

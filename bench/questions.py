@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from bench import epoch_start, iterate, ledger, length_groups, loader, memory, resume, throughput, torch_order
+from bench import (
+    epoch_start,
+    iterate,
+    ledger,
+    length_groups,
+    loader,
+    memory,
+    resume,
+    tar_index,
+    throughput,
+    torch_order,
+)
 from bench.runner import Question
 
 QUESTIONS: dict[str, Question] = {
@@ -16,6 +27,7 @@ QUESTIONS: dict[str, Question] = {
         loader.QUESTION,
         memory.QUESTION,
         resume.QUESTION,
+        tar_index.QUESTION,
         throughput.QUESTION,
         torch_order.QUESTION,
     )

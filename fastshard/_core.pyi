@@ -4,6 +4,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Buffer
 
 instruction_set: str
 instruction_sets: tuple[str, ...]
@@ -87,6 +88,25 @@ class Coverage:
     def to_bytes(self) -> bytes: ...
     @staticmethod
     def from_bytes(num_ids: int, data: bytes) -> Coverage: ...
+
+class TarIndexer:
+    def __init__(self, file_size: int) -> None: ...
+    def wants(self) -> tuple[int, int] | None: ...
+    def feed(self, offset: int, data: Buffer) -> None: ...
+    def read(self, file: int) -> None: ...
+    @property
+    def has_end(self) -> bool: ...
+    def arrays(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.uint16],
+        bytes,
+        list[bytes],
+    ]: ...
 
 class Uneven(enum.Enum):
     pad = ...

@@ -63,6 +63,14 @@ class GlobalBatchChangedWarning(UserWarning):
     """A run goes on with another number of samples in a step of all ranks: a learning rate may have to follow."""
 
 
+class ShardError(ValueError):
+    """A shard can't be read, or is not what it should be. The message names shard, and where it can offset and key."""
+
+
+class ShardWarning(UserWarning):
+    """A shard is left out, or may be cut off, or its saved index was damaged and is made anew."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warns at the line of the caller's that led here: the first one outside fastshard and torch."""
     frame, level = sys._getframe(1), 2

@@ -9,6 +9,7 @@ void bind_ids(pybind11::module_& m);
 void bind_ledger(pybind11::module_& m);
 void bind_mixture(pybind11::module_& m);
 void bind_orders(pybind11::module_& m);
+void bind_shards(pybind11::module_& m);
 void bind_slice(pybind11::module_& m);
 
 }  // namespace fastshard

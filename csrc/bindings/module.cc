@@ -6,5 +6,6 @@ PYBIND11_MODULE(_core, m) {
   fastshard::bind_ledger(m);
   fastshard::bind_mixture(m);
   fastshard::bind_orders(m);
+  fastshard::bind_shards(m);
   fastshard::bind_slice(m);
 }
