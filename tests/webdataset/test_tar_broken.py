@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tar_files import index_of, samples_by_range, tar_of
 
-from fastshard.webdataset import ShardError, ShardWarning, TarIndex
+from fastshard.webdataset import ShardError, ShardWarning, TarIndex, sources
 
 GOOD = tar_of(["a.png", "a.cls", "b.png", "b.cls"])
 MEMBER = 1024  # bytes that each file of GOOD takes
@@ -122,8 +122,6 @@ def test_paths_out_of_the_archive_and_links_are_only_data(tmp_path):
 def test_a_shard_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "shard.tar"
     path.write_bytes(GOOD)
-    from fastshard.webdataset import sources
-
     stamp = sources._stamp
 
     def changing(status):
