@@ -1,0 +1,105 @@
+"""ShardedWebDataset: samples of tar shards, exact over ranks and workers, in webdataset's own form."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fastshard import _check, orders
+from fastshard.streaming.stream import Stream
+from fastshard.webdataset.index import TarIndex
+from fastshard.webdataset.reading import Reader
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from fastshard.cursor import Cursor
+    from fastshard.samplers.passes import OnRepeatedEpoch
+    from fastshard.slicing import Uneven
+    from fastshard.webdataset.sources import Urls
+
+_SPLITTERS = ("split_by_node", "split_by_worker", "single_node_only")
+_FRAMES = 30  # from a sample up through a pipeline's stages
+
+
+class ShardedWebDataset(Stream):
+    """The samples of WebDataset shards: disjoint, complete, as many on every rank, and resumable.
+
+    A first stage of a `wds.DataPipeline`, or an iterable dataset by itself. Its samples are webdataset's own dicts, so
+    `.decode()`, `.to_tuple()` and the like go on working. Shards are shuffled, and samples within windows of shards;
+    each rank goes through a run of that order, so it reads few shards; a shard is cut between two ranks where the
+    counts demand it. What a rank gets does not depend on the number of its workers.
+
+    Do not split it again: no `split_by_node` or `split_by_worker` behind it.
+
+    Args:
+        urls: a url or path, with braces or without, a list of them, or a TarIndex. What is not indexed yet is indexed
+            at once, and the index saved; see TarIndex.build.
+        batch_size: samples per batch on each rank, that of the loader, or of the pipeline's `.batched()`; None where
+            single samples are handed out.
+        shuffle: False is the order of the shards, as they are given.
+        window: shards that are shuffled together, at least 1. docs/randomness.md shows what it does.
+        seed, uneven, on_repeated_epoch: as for DistributedSampler. Padding is the sample after a rank's last one.
+        rank, num_replicas: this rank and the number of ranks; None asks the process group, or the environment.
+        cache, progress: as for TarIndex.build.
+
+    Attributes:
+        index: the TarIndex; a sample's number there is its id, which is in the sample as "__index__".
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of its range.
+        ShardError: a shard is not as it should be; the message has offset and key.
+
+    Warns:
+        EmptyRankWarning: there are fewer samples than ranks, and uneven is not "pad".
+    """
+
+    def __init__(
+        self,
+        urls: Urls | TarIndex,
+        *,
+        batch_size: int | None = None,
+        shuffle: bool = True,
+        window: int = 8,
+        seed: int = 0,
+        uneven: Uneven = "pad",
+        rank: int | None = None,
+        num_replicas: int | None = None,
+        on_repeated_epoch: OnRepeatedEpoch = "warn",
+        cache: str | os.PathLike[str] | None = None,
+        progress: bool = True,
+    ) -> None:
+        self.index = urls if isinstance(urls, TarIndex) else TarIndex.build(urls, cache=cache, progress=progress)
+        shuffle = _check.boolean("shuffle", shuffle)
+        order: orders.Order = orders.Sequential(len(self.index))
+        if shuffle:
+            order = orders.BlockShuffled(self.index.samples_per_shard, seed, window)
+        super().__init__(order, batch_size, uneven, rank, num_replicas, on_repeated_epoch)
+        self._reader = Reader(self.index)
+        self.warn_of_empty_ranks()
+
+    def _read(self, ids: npt.NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        return self._reader.read(ids)
+
+    def _pieces(self, began: Cursor, worker: int, num_workers: int) -> Iterator[tuple[int, Iterator[Any]]]:
+        _check_not_split_again(self.num_replicas, num_workers)
+        yield from super()._pieces(began, worker, num_workers)
+
+
+def _check_not_split_again(num_replicas: int, num_workers: int) -> None:
+    """Refuses to be drawn from by webdataset's splitters, which would leave a part of a part."""
+    frame: Any = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return
+        if frame.f_code.co_name in _SPLITTERS and "webdataset" in frame.f_code.co_filename:
+            raise ValueError(
+                f"webdataset's {frame.f_code.co_name} stands behind a ShardedWebDataset, which has dealt the samples "
+                f"to {num_replicas} ranks and {num_workers} workers already: each would get a part of its part; leave "
+                "it out"
+            )
+        frame = frame.f_back
