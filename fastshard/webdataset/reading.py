@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastshard._warnings import ShardError
-from fastshard.webdataset.sources import _file_system, is_remote
+from fastshard.webdataset.sources import file_system, is_remote
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -75,7 +75,7 @@ class Reader:
         url = self._index.urls[shard]
         try:
             if is_remote(url):
-                system, path = _file_system(url)
+                system, path = file_system(url)
                 data: bytes = system.cat_file(path, start=begin, end=end)
             else:
                 data = self._pread(shard, url, begin, end)

@@ -73,7 +73,7 @@ def stamp_of(url: str) -> Stamp:
     """
     if not is_remote(url):
         return _stamp(Path(url).stat())
-    system, path = _file_system(url)
+    system, path = file_system(url)
     info: dict[str, Any] = system.info(path)
     if not isinstance(info.get("size"), int):
         raise ValueError("its server tells no size")  # noqa: TRY004
@@ -103,7 +103,7 @@ def _read_local(url: str) -> tuple[_core.TarIndexer, Stamp]:
 
 def _read_remote(url: str) -> tuple[_core.TarIndexer, Stamp]:
     stamp = stamp_of(url)
-    system, path = _file_system(url)
+    system, path = file_system(url)
     indexer = _core.TarIndexer(stamp.size)
     while (wanted := indexer.wants()) is not None:
         start, length = wanted
@@ -128,7 +128,7 @@ def _check_same(before: Stamp, after: Stamp) -> None:
         raise ValueError(f"it changed while it was read: {before} before, {after} after")
 
 
-def _file_system(url: str) -> tuple[Any, str]:
+def file_system(url: str) -> tuple[Any, str]:
     """Whose listings are not kept: a shard that changes must be seen to."""
     try:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]
