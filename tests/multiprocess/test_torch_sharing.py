@@ -81,6 +81,7 @@ class Rank:
 
 def _obey(pipe, n, environment):
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that a script runs in the background ignores it
     order = TorchShuffled(n)
     while True:
         what, *arguments = pipe.recv()
