@@ -15,9 +15,7 @@ def rank_of_world(offset):
 
 
 def wait_for_nobody():
-    if dist.get_rank() == 1:
-        threading.Event().wait()
-    dist.barrier()
+    threading.Event().wait()  # not in a barrier, which raises as soon as another rank's time-out has ended it
 
 
 def raise_on_rank_1():
