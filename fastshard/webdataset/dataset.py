@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fastshard import _check, orders
 from fastshard.streaming.stream import Stream
 from fastshard.webdataset.index import TarIndex
-from fastshard.webdataset.reading import Reader
+from fastshard.webdataset.reading import OnError, Reader
+from fastshard.webdataset.statistics import Statistics
 
 if TYPE_CHECKING:
     import os
@@ -45,6 +46,9 @@ class ShardedWebDataset(Stream):
         window: shards that are shuffled together, at least 1. docs/randomness.md shows what it does.
         seed, uneven, on_repeated_epoch: as for DistributedSampler. Padding is the sample after a rank's last one.
         rank, num_replicas: this rank and the number of ranks; None asks the process group, or the environment.
+        on_error: "skip": leave out shards that can't be indexed, as TarIndex.build does; and where a sample can't be
+            read later, give another one in its place, and warn once for its shard. All ranks stay even, and each
+            worker gives as many batches. A ledger finds what was left out missing, and what was given twice double.
         cache, progress: as for TarIndex.build.
 
     Attributes:
@@ -52,7 +56,8 @@ class ShardedWebDataset(Stream):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of its range.
-        ShardError: a shard is not as it should be; the message has offset and key.
+        ShardError: a shard is not as it should be; the message has offset and key. Also in a pass, where a shard is
+            gone, or another one than when it was indexed.
 
     Warns:
         EmptyRankWarning: there are fewer samples than ranks, and uneven is not "pad".
@@ -70,17 +75,25 @@ class ShardedWebDataset(Stream):
         rank: int | None = None,
         num_replicas: int | None = None,
         on_repeated_epoch: OnRepeatedEpoch = "warn",
+        on_error: OnError = "raise",
         cache: str | os.PathLike[str] | None = None,
         progress: bool = True,
     ) -> None:
-        self.index = urls if isinstance(urls, TarIndex) else TarIndex.build(urls, cache=cache, progress=progress)
+        if not isinstance(urls, TarIndex):
+            urls = TarIndex.build(urls, cache=cache, progress=progress, on_error=on_error)
+        self.index = urls
         shuffle = _check.boolean("shuffle", shuffle)
         order: orders.Order = orders.Sequential(len(self.index))
         if shuffle:
             order = orders.BlockShuffled(self.index.samples_per_shard, seed, window)
         super().__init__(order, batch_size, uneven, rank, num_replicas, on_repeated_epoch)
-        self._reader = Reader(self.index)
+        self._reader = Reader(self.index, on_error)
         self.warn_of_empty_ranks()
+
+    @property
+    def statistics(self) -> Statistics:
+        """What this process and its workers have read since the dataset was made."""
+        return self._reader.counters.total()
 
     def _read(self, ids: npt.NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         return self._reader.read(ids)

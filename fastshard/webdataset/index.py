@@ -35,6 +35,7 @@ class Place:
     path: str = ""  # of the saved index
     checksum: int = 0
     held: ShardIndex | None = None  # where it isn't saved
+    tag: str = ""  # as in Stamp; "" where nobody knows it
 
 
 @dataclass
@@ -78,6 +79,7 @@ class TarIndex:
         self.urls = [place.url for place in self._places]
         self.samples_per_shard = np.array([place.num_samples for place in self._places], np.int64)
         self._ends = np.cumsum(self.samples_per_shard)
+        self._starts: list[int] = (self._ends - self.samples_per_shard).tolist()
 
     @classmethod
     def build(
@@ -165,7 +167,11 @@ class TarIndex:
         if not 0 <= sample < len(self):
             raise IndexError(f"sample must be in [0, {len(self)}), got sample={sample}")
         shard = int(np.searchsorted(self._ends, sample, side="right"))
-        return shard, int(sample - self._ends[shard] + self.samples_per_shard[shard])
+        return shard, self.inner(sample, shard)
+
+    def inner(self, sample: int, shard: int) -> int:
+        """Which sample of shard `shard` sample `sample` is; the shard must be that of the sample."""
+        return sample - self._starts[shard]
 
     def key(self, sample: int) -> str:
         """Key of a sample, as WebDataset's `__key__`."""
@@ -244,6 +250,10 @@ class TarIndex:
         """Bytes of each shard, when it was indexed."""
         return [place.size for place in self._places]
 
+    def stamp(self, number: int) -> Stamp:
+        """Size of one shard, and what else tells its state, when it was indexed."""
+        return Stamp(self._places[number].size, self._places[number].tag)
+
     def __repr__(self) -> str:
         return f"TarIndex({len(self.urls)} shards, {len(self)} samples, {len(self.skipped)} skipped)"
 
@@ -281,8 +291,8 @@ def _keep(url: str, index: ShardIndex, stamp: Stamp, cache: str | os.PathLike[st
             saved.save(data, path)
         except OSError:
             continue
-        return Place(url, len(index), stamp.size, str(path.absolute()), saved.checksum_of(data))
-    return Place(url, len(index), stamp.size, held=index)
+        return Place(url, len(index), stamp.size, str(path.absolute()), saved.checksum_of(data), tag=stamp.tag)
+    return Place(url, len(index), stamp.size, held=index, tag=stamp.tag)
 
 
 def _load(url: str, cache: str | os.PathLike[str] | None) -> _Outcome:
@@ -305,7 +315,8 @@ def _load(url: str, cache: str | os.PathLike[str] | None) -> _Outcome:
             notes.append(f"{url}: {why}; it is made anew")
             continue
         if was == stamp:
-            return _Outcome(Place(url, len(index), stamp.size, str(path.absolute()), saved.checksum_of(data)))
+            where, checksum = str(path.absolute()), saved.checksum_of(data)
+            return _Outcome(Place(url, len(index), stamp.size, where, checksum, tag=stamp.tag))
         why = f"it has changed since it was indexed: {was} then, {stamp} now; TarIndex.build makes its index anew"
     return _Outcome(error=ShardError(f"{url}: {why}"), notes=notes)
 

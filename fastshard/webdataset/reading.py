@@ -1,111 +1,138 @@
-"""Reading: byte ranges of many samples, with few requests, and never more than was asked for but the gaps between."""
+"""Reading: samples from byte ranges, with few requests, and never more bytes than asked for but the gaps between."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from fastshard._warnings import ShardError
-from fastshard.webdataset.sources import file_system, is_remote
+from fastshard import _check
+from fastshard._warnings import ShardError, ShardWarning, warn
+from fastshard.webdataset.ranged import Range, Ranged
+from fastshard.webdataset.sources import is_remote
+from fastshard.webdataset.statistics import Counters
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fastshard.webdataset.index import TarIndex
 
-MOST_OPEN = 64  # shards whose files are kept open
 GAP = 4096  # bytes between two samples that are read along with them: a header and what fills up a block
-MOST_TOGETHER = 64 << 20  # bytes of samples that are read before the first of them is given
 MOST_AT_ONCE = 8 << 20  # bytes of one request
+# Bytes of samples that are read before the first of them is given. What is local should not be long out of the CPU's
+# caches when it is cut into fields; what is remote comes the faster the more is asked for at once.
+MOST_TOGETHER_LOCAL = 8 << 20
+MOST_TOGETHER_REMOTE = 64 << 20
+
+OnError = Literal["raise", "skip"]
 
 
 class Reader:
-    """Reads samples of the shards of an index. A copy, or a pickle, opens its files anew.
+    """Reads samples of the shards of an index.
 
     Args:
         index: where samples lie.
+        on_error: what to do with a sample that can't be read. "raise"; or "skip": warn once for its shard, and give
+            the sample before it once more, so that ranks and batches stay as even as they are.
     """
 
-    def __init__(self, index: TarIndex) -> None:
+    def __init__(self, index: TarIndex, on_error: OnError = "raise") -> None:
         self._index = index
-        self._files: dict[int, int] = {}
-        self._owner = os.getpid()
+        self._on_error = _check.one_of("on_error", on_error, get_args(OnError))
+        self._files = Ranged(index)
+        self._counters = Counters()
+        self._warned: set[int] = set()
+        self._together = MOST_TOGETHER_REMOTE if any(map(is_remote, index.urls)) else MOST_TOGETHER_LOCAL
+
+    @property
+    def counters(self) -> Counters:
+        """What was read."""
+        return self._counters
 
     def read(self, samples: npt.NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         """Gives samples as webdataset does: "__key__", "__url__", and each field's bytes; and "__index__".
 
         Raises:
-            ShardError: a shard is gone, or shorter than when it was indexed.
+            ShardError: a shard is gone, or another one than when it was indexed; with on_error="skip" only where not
+                one of `samples` can be read.
         """
         shards, begins, ends = self._index.ranges(samples)
-        together = np.cumsum(ends - begins) // MOST_TOGETHER
-        for part in np.split(np.arange(len(samples)), np.flatnonzero(np.diff(together)) + 1):
-            data: dict[int, memoryview] = {}
-            for shard in np.unique(shards[part]).tolist():
-                here = part[shards[part] == shard]
-                self._read_shard(shard, here, begins, ends, data)
-            for at in part.tolist():
-                yield self._sample(int(samples[at]), int(shards[at]), int(begins[at]), data.pop(at))
+        together = np.cumsum(ends - begins) // self._together
+        parts = np.split(np.arange(len(samples)), np.flatnonzero(np.diff(together)) + 1)
+        good: dict[str, Any] | None = None
+        waiting = 0  # bad ones before the first good one
+        error: ShardError | None = None
+        for part in parts:
+            for at, data in self._data(part, shards, begins, ends):
+                if not isinstance(data, ShardError):
+                    good = self._sample(int(samples[at]), int(shards[at]), int(begins[at]), data)
+                    for _ in range(waiting):
+                        yield dict(good)
+                    waiting = 0
+                    yield good
+                    continue
+                error = data
+                self._skip(int(shards[at]), data)
+                if good is None:
+                    waiting += 1
+                else:
+                    yield dict(good)
+        if waiting and error is not None:
+            raise ShardError(f"none of {waiting} samples in a row could be read; the last one: {error}") from error
 
-    def _read_shard(
+    def _data(
         self,
-        shard: int,
-        which: npt.NDArray[np.int64],
+        part: npt.NDArray[np.intp],
+        shards: npt.NDArray[np.int64],
         begins: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
-        into: dict[int, memoryview],
+    ) -> Iterator[tuple[int, memoryview | ShardError]]:
+        """The bytes of each sample of a part, in its order."""
+        in_order = part[np.lexsort((begins[part], shards[part]))]  # as they lie on the disk
+        ranges = list(zip(shards[in_order].tolist(), begins[in_order].tolist(), ends[in_order].tolist(), strict=True))
+        firsts, merged = _merge(ranges)
+        read = self._files.read(merged)
+        if self._on_error == "skip":
+            self._again(ranges, firsts, merged, read)
+        found: dict[int, memoryview | ShardError] = {}
+        places = in_order.tolist()
+        for first, stop, (_, begin, _), data in zip(firsts, [*firsts[1:], len(ranges)], merged, read, strict=True):
+            block = data if isinstance(data, ShardError) else memoryview(data)
+            for number in range(first, stop):
+                one = block
+                if not isinstance(one, ShardError):
+                    one = one[ranges[number][1] - begin : ranges[number][2] - begin]
+                found[places[number]] = one
+        lost = sum(isinstance(data, ShardError) for data in found.values())
+        self._counters.add(len(found) - lost, sum(map(_size, read)), len(merged), lost)
+        for at in part.tolist():
+            yield at, found.pop(at)
+
+    def _again(
+        self,
+        ranges: list[Range],
+        firsts: list[int],
+        merged: list[Range],
+        read: list[bytes | ShardError],
     ) -> None:
-        """Reads those samples in the order in which they lie, neighbours together."""
-        in_order = which[np.argsort(begins[which], kind="stable")].tolist()
-        at = 0
-        while at < len(in_order):
-            begin, end, after = int(begins[in_order[at]]), int(ends[in_order[at]]), at + 1
-            while after < len(in_order) and begins[in_order[after]] <= end + GAP and end - begin < MOST_AT_ONCE:
-                end = max(end, int(ends[in_order[after]]))
-                after += 1
-            block = memoryview(self._bytes(shard, begin, end))
-            for number in in_order[at:after]:
-                into[number] = block[int(begins[number]) - begin : int(ends[number]) - begin]
-            at = after
+        """Reads the samples of blocks that could not be read one by one, so that only the bad ones are lost."""
+        for block in reversed(range(len(merged))):
+            first, stop = firsts[block], firsts[block + 1] if block + 1 < len(firsts) else len(ranges)
+            if isinstance(read[block], ShardError) and stop - first > 1:
+                firsts[block : block + 1] = range(first, stop)
+                merged[block : block + 1] = ranges[first:stop]
+                read[block : block + 1] = self._files.read(ranges[first:stop])
 
-    def _bytes(self, shard: int, begin: int, end: int) -> bytes:
-        url = self._index.urls[shard]
-        try:
-            if is_remote(url):
-                system, path = file_system(url)
-                data: bytes = system.cat_file(path, start=begin, end=end)
-            else:
-                data = self._pread(shard, url, begin, end)
-        except OSError as error:
-            raise ShardError(f"{url}: offset {begin}: {error}") from error
-        if len(data) != end - begin:
-            raise ShardError(
-                f"{url}: offset {begin}: {end - begin} bytes asked for and {len(data)} got; it changed since it was "
-                "indexed"
-            )
-        return data
-
-    def _pread(self, shard: int, url: str, begin: int, end: int) -> bytes:
-        if self._owner != os.getpid():  # a forked worker leaves its parent's files alone
-            self._files, self._owner = {}, os.getpid()
-        file = self._files.get(shard)
-        if file is None:
-            if len(self._files) >= MOST_OPEN:
-                os.close(self._files.pop(next(iter(self._files))))
-            file = self._files[shard] = os.open(url, os.O_RDONLY | os.O_CLOEXEC)
-        data = b""
-        while len(data) < end - begin:  # a read may give less than it was asked for
-            more = os.pread(file, end - begin - len(data), begin + len(data))
-            if not more:
-                break
-            data = data + more if data else more
-        return data
+    def _skip(self, shard: int, error: ShardError) -> None:
+        if self._on_error == "raise":
+            raise error
+        if shard not in self._warned:
+            self._warned.add(shard)
+            warn(f"left out, and others given in the place of what can't be read: {error}", ShardWarning)
 
     def _sample(self, sample: int, shard: int, begin: int, data: memoryview) -> dict[str, Any]:
-        inner = self._index.locate(sample)[1]
+        inner = self._index.inner(sample, shard)
         of_shard = self._index.shard(shard)
         found: dict[str, Any] = {
             "__key__": of_shard.key(inner),
@@ -116,10 +143,21 @@ class Reader:
             found[name] = bytes(data[offset - begin : offset - begin + size])
         return found
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": {}, "_owner": -1}
 
-    def __del__(self) -> None:
-        if self._owner == os.getpid():
-            for file in self._files.values():
-                os.close(file)
+def _merge(ranges: Sequence[Range]) -> tuple[list[int], list[Range]]:
+    """Makes one request of neighbours: of each the first of its ranges, and what to read."""
+    firsts: list[int] = []
+    merged: list[Range] = []
+    for number, (shard, begin, end) in enumerate(ranges):
+        if merged:
+            of, start, stop = merged[-1]
+            if of == shard and begin <= stop + GAP and max(stop, end) - start <= MOST_AT_ONCE:
+                merged[-1] = (shard, start, max(stop, end))
+                continue
+        firsts.append(number)
+        merged.append((shard, begin, end))
+    return firsts, merged
+
+
+def _size(data: bytes | ShardError) -> int:
+    return 0 if isinstance(data, ShardError) else len(data)
