@@ -13,6 +13,7 @@ from bench import (
     tar_index,
     throughput,
     torch_order,
+    webdataset,
 )
 from bench.runner import Question
 
@@ -30,5 +31,8 @@ QUESTIONS: dict[str, Question] = {
         tar_index.QUESTION,
         throughput.QUESTION,
         torch_order.QUESTION,
+        webdataset.QUESTION,
+        webdataset.RESUME,
+        webdataset.BYTES,
     )
 }

@@ -84,12 +84,14 @@ class Stream(Controlled):
         draws, size = runs.today.draws(rank), self.batch_size or 1
         if began.epoch < _check.MAX_EPOCH:
             self.order.prepare(began.epoch + 1)
-        together = max(1, READ_AHEAD // size)
         batches = range(worker, -(-draws // size), num_workers)
-        for first in range(0, len(batches), together):
+        first, together = 0, 1
+        while first < len(batches):
             spans = [(batch * size, min((batch + 1) * size, draws)) for batch in batches[first : first + together]]
             positions = np.concatenate([runs.positions(rank, start, stop) for start, stop in spans])
             yield len(positions), self._read(self.order.take(began.epoch, positions))
+            first += together
+            together = min(2 * together, max(1, READ_AHEAD // size))  # so that the first batch need not wait for others
 
     def warn_of_empty_ranks(self) -> None:
         """Warns where the epoch has fewer samples than ranks, and padding does not fill them up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,11 @@ class Ranged:
         self._owner = os.getpid()
 
     def read(self, ranges: Sequence[Range]) -> list[bytes | ShardError]:
-        """The bytes of each range, or why it can't be had. Remote ones are asked for all at once."""
+        """The bytes of each range, or why it can't be had. A disk, or a server, is told of all of them at once."""
         if self._owner != os.getpid():  # a forked worker leaves its parent's files alone
             self._files, self._checked, self._owner = {}, set(), os.getpid()
+        if len(ranges) > 1:
+            self._announce(ranges)
         found: list[bytes | ShardError] = [b""] * len(ranges)
         remote: dict[int, tuple[int, Any, str]] = {}
         for number, (shard, begin, end) in enumerate(ranges):
@@ -62,13 +65,28 @@ class Ranged:
                 found[number] = _whole(self._index.urls[shard], begin, end, data)
         return found
 
-    def _pread(self, shard: int, url: str, begin: int, end: int) -> bytes:
+    def _announce(self, ranges: Sequence[Range]) -> None:
+        """Has the disk fetch local ranges side by side. In the page cache already, they cost some hundred ns each."""
+        if not hasattr(os, "posix_fadvise"):  # macOS
+            return
+        for shard, begin, end in ranges:
+            url = self._index.urls[shard]
+            if not is_remote(url):
+                # An error is found once more, and told, where the bytes are read.
+                with contextlib.suppress(OSError, ValueError):
+                    os.posix_fadvise(self._open(shard, url), begin, end - begin, os.POSIX_FADV_WILLNEED)
+
+    def _open(self, shard: int, url: str) -> int:
         file = self._files.get(shard)
         if file is None:
             if len(self._files) >= MOST_OPEN:
                 os.close(self._files.pop(next(iter(self._files))))
             self._check(shard, url)
             file = self._files[shard] = os.open(url, os.O_RDONLY | os.O_CLOEXEC)
+        return file
+
+    def _pread(self, shard: int, url: str, begin: int, end: int) -> bytes:
+        file = self._open(shard, url)
         data = os.pread(file, end - begin, begin)
         while len(data) < end - begin:  # a read may give less than it was asked for: 2 GiB at most, to begin with
             more = os.pread(file, end - begin - len(data), begin + len(data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -34,7 +35,7 @@ class Reader:
     Args:
         index: where samples lie.
         on_error: what to do with a sample that can't be read. "raise"; or "skip": warn once for its shard, and give
-            the sample before it once more, so that ranks and batches stay as even as they are.
+            another one in its place, so that ranks and batches stay as even as they are.
     """
 
     def __init__(self, index: TarIndex, on_error: OnError = "raise") -> None:
@@ -43,6 +44,7 @@ class Reader:
         self._files = Ranged(index)
         self._counters = Counters()
         self._warned: set[int] = set()
+        self._good: int | None = None  # the sample that was read last
         self._together = MOST_TOGETHER_REMOTE if any(map(is_remote, index.urls)) else MOST_TOGETHER_LOCAL
 
     @property
@@ -54,32 +56,35 @@ class Reader:
         """Gives samples as webdataset does: "__key__", "__url__", and each field's bytes; and "__index__".
 
         Raises:
-            ShardError: a shard is gone, or another one than when it was indexed; with on_error="skip" only where not
-                one of `samples` can be read.
+            ShardError: a shard is gone, or another one than when it was indexed; with on_error="skip" only where no
+                shard can be read any more.
         """
         shards, begins, ends = self._index.ranges(samples)
         together = np.cumsum(ends - begins) // self._together
-        parts = np.split(np.arange(len(samples)), np.flatnonzero(np.diff(together)) + 1)
-        good: dict[str, Any] | None = None
-        waiting = 0  # bad ones before the first good one
-        error: ShardError | None = None
-        for part in parts:
+        for part in np.split(np.arange(len(samples)), np.flatnonzero(np.diff(together)) + 1):
             for at, data in self._data(part, shards, begins, ends):
-                if not isinstance(data, ShardError):
-                    good = self._sample(int(samples[at]), int(shards[at]), int(begins[at]), data)
-                    for _ in range(waiting):
-                        yield dict(good)
-                    waiting = 0
-                    yield good
-                    continue
-                error = data
-                self._skip(int(shards[at]), data)
-                if good is None:
-                    waiting += 1
+                sample, shard = int(samples[at]), int(shards[at])
+                if isinstance(data, ShardError):
+                    yield self._instead(shard, data)
                 else:
-                    yield dict(good)
-        if waiting and error is not None:
-            raise ShardError(f"none of {waiting} samples in a row could be read; the last one: {error}") from error
+                    self._good = sample
+                    yield self._sample(sample, shard, int(begins[at]), data)
+
+    def _instead(self, shard: int, error: ShardError) -> dict[str, Any]:
+        """Another sample: the last one that could be read, or the first one of any shard."""
+        if self._on_error == "raise":
+            raise error
+        if shard not in self._warned:
+            self._warned.add(shard)
+            warn(f"other samples are given in the place of what can't be read: {error}", ShardWarning)
+        firsts = (self._index.samples_per_shard[:number].sum() for number in range(len(self._index.urls)))
+        for sample in map(int, firsts if self._good is None else chain([self._good], firsts)):
+            of, begins, ends = self._index.ranges([sample])
+            data = self._files.read([(int(of[0]), int(begins[0]), int(ends[0]))])[0]
+            if not isinstance(data, ShardError):
+                self._good = sample
+                return self._sample(sample, int(of[0]), int(begins[0]), memoryview(data))
+        raise ShardError(f"no shard can be read any more; the last error: {error}") from error
 
     def _data(
         self,
@@ -123,13 +128,6 @@ class Reader:
                 firsts[block : block + 1] = range(first, stop)
                 merged[block : block + 1] = ranges[first:stop]
                 read[block : block + 1] = self._files.read(ranges[first:stop])
-
-    def _skip(self, shard: int, error: ShardError) -> None:
-        if self._on_error == "raise":
-            raise error
-        if shard not in self._warned:
-            self._warned.add(shard)
-            warn(f"left out, and others given in the place of what can't be read: {error}", ShardWarning)
 
     def _sample(self, sample: int, shard: int, begin: int, data: memoryview) -> dict[str, Any]:
         inner = self._index.inner(sample, shard)
