@@ -2,6 +2,7 @@
 
 from fastshard.ledger.expected import Expected, RangeExpected
 from fastshard.ledger.ledger import Ledger
+from fastshard.ledger.listed import ListedExpected
 from fastshard.ledger.reckoning import LedgerReport
 
-__all__ = ["Expected", "Ledger", "LedgerReport", "RangeExpected"]
+__all__ = ["Expected", "Ledger", "LedgerReport", "ListedExpected", "RangeExpected"]
