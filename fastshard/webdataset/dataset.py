@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastshard import _check, orders
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fastshard.samplers.passes import OnRepeatedEpoch
     from fastshard.slicing import Uneven
     from fastshard.webdataset.sources import Urls
+
+Stage = Callable[[Iterator[Any]], Iterable[Any]]
 
 _SPLITTERS = ("split_by_node", "split_by_worker", "single_node_only")
 _FRAMES = 30  # from a sample up through a pipeline's stages
@@ -44,6 +46,10 @@ class ShardedWebDataset(Stream):
             single samples are handed out.
         shuffle: False is the order of the shards, as they are given.
         window: shards that are shuffled together, at least 1. docs/randomness.md shows what it does.
+        stages: what each sample goes through before it is handed out, in the worker: stages of webdataset's, such as
+            `wds.decode("rgb8")` and `wds.to_tuple("png", "cls", "__index__")`, or any function of an iterator that
+            gives an iterable. One sample comes out for one that goes in, in this order; so lengths, resume and ledger
+            stay as they are. What leaves out samples, shuffles or batches belongs behind, in a pipeline.
         seed, uneven, on_repeated_epoch: as for DistributedSampler. Padding is the sample after a rank's last one.
         rank, num_replicas: this rank and the number of ranks; None asks the process group, or the environment.
         on_error: "skip": leave out shards that can't be indexed, as TarIndex.build does; and where a sample can't be
@@ -70,6 +76,7 @@ class ShardedWebDataset(Stream):
         batch_size: int | None = None,
         shuffle: bool = True,
         window: int = 8,
+        stages: Sequence[Stage] = (),
         seed: int = 0,
         uneven: Uneven = "pad",
         rank: int | None = None,
@@ -87,6 +94,10 @@ class ShardedWebDataset(Stream):
         if shuffle:
             order = orders.BlockShuffled(self.index.samples_per_shard, seed, window)
         super().__init__(order, batch_size, uneven, rank, num_replicas, on_repeated_epoch)
+        self.stages = tuple(stages)
+        for number, stage in enumerate(self.stages):
+            if not callable(stage):
+                raise TypeError(f"stages must be functions of an iterator, got stages[{number}]={stage!r}")
         self._reader = Reader(self.index, on_error)
         self.warn_of_empty_ranks()
 
@@ -95,12 +106,31 @@ class ShardedWebDataset(Stream):
         """What this process and its workers have read since the dataset was made."""
         return self._reader.counters.total()
 
-    def _read(self, ids: npt.NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-        return self._reader.read(ids)
+    def _read(self, ids: npt.NDArray[np.int64]) -> Iterator[Any]:
+        samples: Iterator[Any] = self._reader.read(ids)
+        if not self.stages:
+            return samples
+        for stage in self.stages:
+            samples = iter(stage(samples))
+        return _as_many(samples, len(ids))
 
     def _pieces(self, began: Cursor, worker: int, num_workers: int) -> Iterator[tuple[int, Iterator[Any]]]:
         _check_not_split_again(self.num_replicas, num_workers)
         yield from super()._pieces(began, worker, num_workers)
+
+
+def _as_many(samples: Iterator[Any], count: int) -> Iterator[Any]:
+    given = 0
+    for given, sample in enumerate(samples, 1):
+        if given > count:
+            break
+        yield sample
+    if given != count:
+        few_or_many = "fewer" if given < count else "more"
+        raise ValueError(
+            f"stages must give one sample for each that goes in, and gave {few_or_many} for {count} samples; "
+            "what leaves out samples, adds some, or makes batches of them, belongs behind the dataset, not in it"
+        )
 
 
 def _check_not_split_again(num_replicas: int, num_workers: int) -> None:

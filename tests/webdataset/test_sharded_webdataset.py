@@ -119,6 +119,39 @@ def test_pipelines_of_webdataset_go_on_working(shards):
     assert batches == [(order[i : i + 4], order[i : i + 4]) for i in range(0, 33, 4)]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stages_are_gone_through_in_the_dataset_so_resume_and_ledger_know_it(shards, num_workers):
+    def fresh():
+        stages = (wds.decode(), wds.to_tuple("npy", "cls", "__index__"))
+        dataset = make(shards, 4, stages=stages)
+        return DataLoader(dataset, 4, num_workers=num_workers, ledger=Ledger(), ids=lambda batch: batch[2])
+
+    loader, order = fresh(), orders.BlockShuffled(SIZES, 0, 8).indices(0).tolist()
+    before = list(itertools.islice(loader, 5))
+    loader.ledger.gather()
+    again = fresh()
+    again.load_state_dict(loader.state_dict())
+    batches = before + list(again)
+    assert [label for _, labels, _ in batches for label in labels.tolist()] == order
+    assert [image for images, _, _ in batches for image in images[:, 0].tolist()] == order
+    assert str(again.ledger.verify()) == "every one of the 33 samples exactly once, 0 padded draws"
+
+
+@pytest.mark.parametrize(
+    ("stage", "what"),
+    [
+        (wds.batched(4), "fewer for 4"),
+        (wds.select(lambda sample: sample["__index__"] % 2), "fewer for 4"),
+        (lambda s: [*s, 1], "more for 4"),
+    ],
+)
+def test_stages_that_change_how_many_there_are_are_refused(shards, stage, what):
+    with pytest.raises(ValueError, match=f"one sample for each that goes in, and gave {what} samples"):
+        list(make(shards, 4, stages=[stage]))
+    with pytest.raises(TypeError, match=r"stages must be functions of an iterator, got stages\[0\]='decode'"):
+        make(shards, 4, stages=["decode"])
+
+
 @pytest.mark.parametrize("splitter", [wds.split_by_worker, wds.split_by_node])
 def test_splitting_twice_is_refused(shards, splitter):
     pipeline = wds.DataPipeline(make(shards, 4), splitter)
