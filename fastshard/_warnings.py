@@ -71,6 +71,10 @@ class ShardWarning(UserWarning):
     """A shard is left out, or may be cut off, or its saved index was damaged and is made anew."""
 
 
+class UnevenShardsWarning(UserWarning):
+    """Shards were dealt whole, and ranks differ by more than a sample: padded, dropped, or longer than others."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warns at the line of the caller's that led here: the first one outside fastshard and torch."""
     frame, level = sys._getframe(1), 2

@@ -13,7 +13,7 @@ from fastshard.cursor import Cursor
 from fastshard.samplers.epochs import WithEpochs
 from fastshard.samplers.passes import OnRepeatedEpoch, Passes
 from fastshard.slicing import Uneven
-from fastshard.streaming import ranks
+from fastshard.streaming import guards, ranks
 from fastshard.streaming.control import Control
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class Controlled(WithEpochs, IterableDataset[Any], abc.ABC):
 
     def set_epoch(self, epoch: int) -> None:
         """As DistributedSampler.set_epoch. It reaches workers that are running, before their next pass."""
+        self._check_not_split_again(1)  # a loader of accelerate's says it on all ranks, and draws on the first alone
         super().set_epoch(epoch)
         self._control.write(self._passes.next_cursor(self.length))
 
@@ -104,11 +105,18 @@ class Controlled(WithEpochs, IterableDataset[Any], abc.ABC):
         """A pass whose place the main process says. A generator, so that it is read when the first sample is wanted."""
         worker = get_worker_info()
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        self._check_not_split_again(workers)
         for _, samples in self._pieces(self._control.read(), number, workers):
             yield from samples
 
     def _alone(self, began: Cursor) -> Iterator[Iterable[Any]]:
+        self._check_not_split_again(1)
         return (_Counted(samples, count) for count, samples in self._pieces(began, 0, 1))
+
+    def _check_not_split_again(self, num_workers: int) -> None:
+        over = (guards.RANKS, guards.WORKERS)
+        what = f"a {type(self).__name__}"
+        guards.check_not_split_again(what, over, self.num_replicas, num_workers, "rank=0, num_replicas=1")
 
     def state_dict(self) -> dict[str, Any]:
         """As DistributedSampler.state_dict; counts what a loop over the dataset itself was given."""
@@ -150,8 +158,9 @@ class Controlled(WithEpochs, IterableDataset[Any], abc.ABC):
         self._is_driven = driven
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker that is spawned knows no process group.
-        return {**self.__dict__, "_given": ranks.find(*self._given)}
+        # A worker that is spawned knows no process group, and who draws from it is not on its stack.
+        self._check_not_split_again(1)
+        return {**self.__dict__, "_given": ranks.to_send(*self._given)}
 
 
 class _Counted:

@@ -154,6 +154,10 @@ class Runs:
         """Positions of the epoch that are through when each of today's ranks has made so many draws."""
         return self.length - self.today.left(draws)
 
+    def draws_until(self, consumed: int) -> int:
+        """Draws that each of today's ranks has made when so many positions of the epoch are through."""
+        return max(0, consumed - self.consumed(0)) // self.num_replicas
+
 
 def parse_former(former: object) -> tuple[tuple[int, int], ...]:
     """`former` from a state, checked.

@@ -117,12 +117,14 @@ class StreamSource(BatchSource):
         return self._batches(began, self.stream.rank)
 
     def _batches(self, began: Cursor, rank: int) -> int:
-        draws = self.stream.runs(began).today.draws(rank)
+        return self._batches_of(self.stream.runs(began).today.draws(rank))
+
+    def _batches_of(self, draws: int) -> int:
         return draws // self._batch_size if self._drop_last else -(-draws // self._batch_size)
 
     def is_over(self, began: Cursor, batches: int) -> bool:
         """As Source.is_over."""
-        return batches > 0 and batches >= self._batches(began, 0)
+        return batches > 0 and batches >= self._batches_of(self.stream.runs(began).today.most_draws)
 
     def padding_in(self, began: Cursor, batch: int) -> int:
         """As Source.padding_in."""
@@ -152,7 +154,7 @@ class StreamSource(BatchSource):
         cursor = from_state(state, self._facts(accumulation))
         former = parse_former(state.get("former_runs"))
         if cursor.consumed < self.length:
-            told = Runs(self.length, self.stream.num_replicas, self.stream.uneven, former).consumed(0)
+            told = self.stream.runs_of(self.stream.num_replicas, former).consumed(0)
             if told != cursor.consumed:
                 raise StateMismatchError(
                     f"the state contradicts itself: consumed={cursor.consumed}, and former_runs={former} make {told}"
@@ -233,8 +235,8 @@ class StreamExpected(PiecewiseExpected):
         stream, former = self._source.stream, getattr(self._began, "former", ())
         runs = stream.runs(self._began)
         for number, (num_replicas, draws) in enumerate(former):
-            world = Runs(self._source.length, num_replicas, stream.uneven, former[:number])
-            first = max(0, start - world.consumed(0)) // num_replicas
+            world = stream.runs_of(num_replicas, former[:number])
+            first = world.draws_until(start)
             for rank in range(part, num_replicas, parts):
                 yield from self._ids(world, rank, first, min(draws, world.today.run(rank)))
         if self.is_over():

@@ -49,11 +49,16 @@ class Stream(Controlled):
         on_repeated_epoch: OnRepeatedEpoch,
     ) -> None:
         super().__init__(batch_size, uneven, rank, num_replicas, on_repeated_epoch)
-        self.order = order
+        self._order = order
 
     @abc.abstractmethod
     def _read(self, ids: npt.NDArray[np.int64]) -> Iterator[Any]:
         """Gives the samples with these ids, in this order."""
+
+    @property
+    def order(self) -> Order:
+        """What the ranks' runs are cut from."""
+        return self._order
 
     @property
     def length(self) -> int:
@@ -69,7 +74,11 @@ class Stream(Controlled):
         former = began.former if isinstance(began, Place) else ()
         if began.consumed >= self.length:
             return Runs(0, self.num_replicas, self.uneven)
-        return Runs(self.length, self.num_replicas, self.uneven, former)
+        return self.runs_of(self.num_replicas, former)
+
+    def runs_of(self, num_replicas: int, former: tuple[tuple[int, int], ...]) -> Runs:
+        """For loaders built on this one: the runs of so many ranks after these former worlds."""
+        return Runs(self.length, num_replicas, self.uneven, former)
 
     def ids(self, began: Cursor, rank: int, start: int, stop: int) -> npt.NDArray[np.int64]:
         """For loaders built on this one: the ids of a rank's draws [start, stop) in a pass that began there."""

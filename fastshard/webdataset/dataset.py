@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fastshard.cursor import Cursor
     from fastshard.samplers.passes import OnRepeatedEpoch
     from fastshard.slicing import Uneven
     from fastshard.webdataset.sources import Urls
 
 Stage = Callable[[Iterator[Any]], Iterable[Any]]
-
-_SPLITTERS = ("split_by_node", "split_by_worker", "single_node_only")
-_FRAMES = 30  # from a sample up through a pipeline's stages
 
 
 class ShardedWebDataset(Stream):
@@ -114,10 +109,6 @@ class ShardedWebDataset(Stream):
             samples = iter(stage(samples))
         return _as_many(samples, len(ids))
 
-    def _pieces(self, began: Cursor, worker: int, num_workers: int) -> Iterator[tuple[int, Iterator[Any]]]:
-        _check_not_split_again(self.num_replicas, num_workers)
-        yield from super()._pieces(began, worker, num_workers)
-
 
 def _as_many(samples: Iterator[Any], count: int) -> Iterator[Any]:
     given = 0
@@ -131,18 +122,3 @@ def _as_many(samples: Iterator[Any], count: int) -> Iterator[Any]:
             f"stages must give one sample for each that goes in, and gave {few_or_many} for {count} samples; "
             "what leaves out samples, adds some, or makes batches of them, belongs behind the dataset, not in it"
         )
-
-
-def _check_not_split_again(num_replicas: int, num_workers: int) -> None:
-    """Refuses to be drawn from by webdataset's splitters, which would leave a part of a part."""
-    frame: Any = sys._getframe(1)
-    for _ in range(_FRAMES):
-        if frame is None:
-            return
-        if frame.f_code.co_name in _SPLITTERS and "webdataset" in frame.f_code.co_filename:
-            raise ValueError(
-                f"webdataset's {frame.f_code.co_name} stands behind a ShardedWebDataset, which has dealt the samples "
-                f"to {num_replicas} ranks and {num_workers} workers already: each would get a part of its part; leave "
-                "it out"
-            )
-        frame = frame.f_back
