@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fastshard.loader.expected import expect
+from fastshard.streaming.source import StreamSource
 
 if TYPE_CHECKING:
     from fastshard.cursor import Cursor
@@ -62,6 +63,8 @@ class Recorder:
         batches = self._source.batches_from(began)
         self._began = began
         self._last = -1 if batches is None else batches - 1
+        if isinstance(self._source, StreamSource):  # which may pad more than a batch
+            self._last = min(self._last, self._source.first_padded(began))
         self._ledger.begin(expect(self._source, began, deliveries, self._num_samples))
 
     def record(self, batch: Any) -> None:

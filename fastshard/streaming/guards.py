@@ -1,4 +1,4 @@
-"""Guards: find who would split once more what is split by a dataset or a stage of ours, and leave each a part of a part.
+"""Guards: find who would split once more what a dataset or a stage of ours has split, and so lose most of it.
 
 Whoever draws from it stands behind it: on the call stack, which in a forked worker goes down into the loader that
 forked it; to a spawned worker the dataset is sent, with that loader on the stack. What it draws from are generators,
@@ -23,7 +23,7 @@ class Splitter(NamedTuple):
     Attributes:
         name: what a message calls him.
         over: whom he deals to: RANKS, WORKERS, or both.
-        framework: who has put him there, if it was not the user: one who may be asked not to.
+        framework: what he belongs to, if he splits whatever he is given: then who is not split may be given to him.
     """
 
     name: str
@@ -38,20 +38,19 @@ _FUNCTIONS = {
     ("webdataset.shardlists", "split_by_worker"): Splitter("webdataset's split_by_worker", frozenset({WORKERS})),
     ("fastshard.webdataset.stages", "_by_rank"): Splitter("fastshard's split_by_rank", frozenset({RANKS})),
     ("fastshard.webdataset.stages", "_by_worker"): Splitter("fastshard's split_by_worker", frozenset({WORKERS})),
-    ("fastshard.streaming.iterable", "_draws"): Splitter("a ShardedIterable", frozenset({RANKS, WORKERS})),
+    ("fastshard.streaming.iterable", "_draws"): Splitter(
+        "a ShardedIterable", frozenset({RANKS, WORKERS}), "ShardedIterable"
+    ),
 }
 # By class: where it keeps the number of processes that it deals to.
 _CLASSES = {"IterableDatasetShard": "num_processes", "DataLoaderDispatcher": "state", "IterableDataset": "_distributed"}
 _FRAMEWORKS = ("accelerate", "transformers", "datasets")
 
 
-def behind(num_replicas: int) -> Iterator[Splitter]:
-    """Yields who is drawing from the caller, the next one first; frameworks where they deal what is a rank's part."""
-    frame: FrameType | None = sys._getframe(1)
+def behind(frame: FrameType | None) -> Iterator[Splitter]:
+    """Yields who is drawing, from this frame on, the next one first."""
     while frame is not None:
-        found = _splitter(frame)
-        if found is None and num_replicas > 1:
-            found = _framework(frame)
+        found = _splitter(frame) or _framework(frame)
         if found is not None:
             yield found
         frame = frame.f_back
@@ -71,10 +70,10 @@ def before(source: Any, deepest: int = _DEEPEST) -> Iterator[Splitter]:
 def check_not_split_again(
     what: str, over: Collection[str], num_replicas: int, num_workers: int, instead: str = "leave it out"
 ) -> None:
-    """Refuses splitters behind the caller.
+    """Refuses splitters behind the function that calls this one, from its caller on.
 
     Args:
-        what: what the caller belongs to, as a message calls it.
+        what: what that function belongs to, as a message calls it.
         over: to whom it deals.
         num_replicas: number of ranks.
         num_workers: number of workers of each.
@@ -83,14 +82,15 @@ def check_not_split_again(
     Raises:
         ValueError: someone behind it deals to the same ones.
     """
-    for splitter in behind(num_replicas):
-        if splitter.over.isdisjoint(over):
+    counts = {RANKS: num_replicas, WORKERS: num_workers}
+    for splitter in behind(sys._getframe(1).f_back):
+        both = splitter.over.intersection(over)
+        if not both or (splitter.framework and all(counts[each] == 1 for each in both)):
             continue
-        counts = {RANKS: num_replicas, WORKERS: num_workers}
         dealt = " and ".join(f"{counts[each]} {each}" for each in (RANKS, WORKERS) if each in over)
         cure = "leave it out"
         if splitter.framework:
-            cure = f"keep the loader away from {splitter.framework}, or let {splitter.framework} alone split: {instead}"
+            cure = f"keep it away from {splitter.framework}, or let {splitter.framework} alone split: {instead}"
         raise ValueError(
             f"{splitter.name} stands behind {what}, which deals to {dealt} already: each would get a part of its part; "
             f"{cure}"

@@ -132,6 +132,10 @@ class StreamSource(BatchSource):
         end = min((batch + 1) * self._batch_size, today.draws(rank))
         return max(0, end - max(batch * self._batch_size, today.run(rank)))
 
+    def first_padded(self, began: Cursor) -> int:
+        """The first batch of such a pass that has padding, if it has any."""
+        return self.stream.runs(began).today.run(self.stream.rank) // self._batch_size
+
     def dropped_in(self, began: Cursor) -> npt.NDArray[np.int64]:
         """As Source.dropped_in."""
         today, rank = self.stream.runs(began).today, self.stream.rank

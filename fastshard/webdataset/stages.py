@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from fastshard.webdataset.reading import OnError
     from fastshard.webdataset.sources import Urls
 
+_NOT_OURS = "no split_by_rank"
+
 
 class SplitByRank:
     """Gives each rank every P-th shard: `nodesplitter=` of wds.WebDataset, or a stage of a wds.DataPipeline.
@@ -49,7 +51,8 @@ class SplitByRank:
 
     def __reduce__(self) -> tuple[Any, ...]:
         rank, num_replicas = ranks.to_send(*self._given)
-        _check_rank_splitter(ranks.find(rank, num_replicas)[1], 1)
+        replicas = ranks.find(rank, num_replicas)[1]  # to a spawned worker, who does not see who draws from it
+        guards.check_not_split_again("split_by_rank", {guards.RANKS}, replicas, 1, _NOT_OURS)
         return SplitByRank, (rank, num_replicas)
 
 
@@ -69,7 +72,7 @@ def split_by_worker(source: Iterable[Any]) -> Iterator[Any]:
 def _by_rank(source: Iterable[Any], rank: int | None, num_replicas: int | None) -> Iterator[Any]:
     rank, num_replicas = ranks.find(rank, num_replicas)
     workers = _workers()[1]
-    _check_rank_splitter(num_replicas, workers)
+    guards.check_not_split_again("split_by_rank", {guards.RANKS}, num_replicas, workers, _NOT_OURS)
     _check_not_split_before(source, guards.RANKS, "split_by_rank")
     if any(guards.WORKERS in splitter.over for splitter in guards.before(source)):
         workers = 1  # only one worker's shards come here
@@ -94,11 +97,6 @@ def _part(source: Iterable[Any], number: int, parts: int, num_replicas: int, wor
 def _workers() -> tuple[int, int]:
     worker = get_worker_info()
     return (0, 1) if worker is None else (worker.id, worker.num_workers)
-
-
-def _check_rank_splitter(num_replicas: int, workers: int) -> None:
-    over, instead = {guards.RANKS}, "no split_by_rank"
-    guards.check_not_split_again("split_by_rank", over, num_replicas, workers, instead)
 
 
 def _check_not_split_before(source: Iterable[Any], over: str, what: str) -> None:

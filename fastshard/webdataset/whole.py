@@ -258,8 +258,9 @@ def check_enough(num_shards: int, num_replicas: int, num_workers: int, what: str
     if num_shards >= num_replicas * num_workers:
         return
     each = f"{num_replicas} ranks" + (f" of {num_workers} workers each" if num_workers > 1 else "")
-    fewer = f"at most {num_shards // num_replicas} workers, " if num_workers > 1 and num_shards >= num_replicas else ""
+    enough = num_shards // num_replicas
+    fewer = f"num_workers of at most {enough}, " if num_workers > 1 and enough else ""
     raise ValueError(
-        f"{what} deals whole shards, and {num_shards} shards are too few for {each}; take {fewer}more shards, or "
+        f"{what} deals whole shards, and there are too few: {num_shards} for {each}; take {fewer}more shards, or "
         "fastshard.webdataset.ShardedWebDataset, which cuts shards by sample"
     )
