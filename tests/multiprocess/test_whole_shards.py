@@ -1,5 +1,6 @@
 """Plain stages of WebDataset shards on real ranks: too few shards never hang, ledgers are exact, accelerate is told."""
 
+import gc
 import itertools
 import os
 import warnings
@@ -53,7 +54,9 @@ def drawn(loader):
     try:
         return [batch.tolist() for batch in loader]
     except ValueError as error:
-        return str(error).strip().splitlines()[-1]
+        refused = str(error).strip().splitlines()[-1]
+    gc.collect()  # the error keeps the loader's iterator in a cycle; workers that are forked later would find it there
+    return refused
 
 
 def few(urls, num_workers):
