@@ -6,16 +6,15 @@ t + 1 before they are given the one for step t, and read the answer after it.
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Literal, TypeVar, get_args
-
-import torch
-import torch.distributed as dist
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from fastshard import _check
 from fastshard.ddp.feeds import Feed, feed
-from fastshard.ledger.together import rank_in
+from fastshard.ddp.questions import Ranks, ranks_of
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 T = TypeVar("T")
 End = Literal["shortest", "longest"]
@@ -69,14 +68,12 @@ class Lockstep(Generic[T]):
         self.loader, self.group = loader, group
         self.end: End = _check.one_of("end", end, get_args(End))
         self.dropped = self.padded = 0
-        self._passes = 0
         self._latest: _Pass | None = None
 
     def __iter__(self) -> Iterator[T]:
         """A pass, which begins with its first batch."""
-        self._passes += 1
         self.dropped = self.padded = 0
-        this = self._latest = _Pass(self.loader, self.end, _Ranks(self.group), self._passes)
+        this = self._latest = _Pass(self.loader, self.end, ranks_of(self.group))
         try:
             this.fetch()
             while this.goes_on():
@@ -132,8 +129,10 @@ class Lockstep(Generic[T]):
 class _Pass:
     """One pass on this rank: the batch in hand, and what was asked about it."""
 
-    def __init__(self, loader: Iterable[Any], end: End, ranks: _Ranks, number: int) -> None:
-        self._loader, self._end, self._ranks, self._number = loader, end, ranks, number
+    def __init__(self, loader: Iterable[Any], end: End, ranks: Ranks) -> None:
+        self._loader, self._end, self._ranks = loader, end, ranks
+        ranks.passes += 1
+        self._number = ranks.passes
         self.padded = self.dropped = 0
         self._step = 0
         self._feed: Feed | None = None
@@ -157,10 +156,10 @@ class _Pass:
             self._ran_out = True
         except Exception as error:  # the others are waiting for a word, so it is raised when they have it
             self._error = error
-        where = (self._number << 32 | self._step) << 1 | (self._end == "longest")
-        self._answer = self._ranks.most(
-            [bool(self._hand), self._ran_out, self._error is not None, where, -where],
-        )
+        says = [bool(self._hand), self._ran_out, self._error is not None]
+        number = (self._number << 32 | self._step) << 1 | (self._end == "longest")
+        where = f"step {self._step} of pass {self._number} with end={self._end!r}"
+        self._question = self._ranks.ask(says, number, where)
 
     def goes_on(self) -> bool:
         """Waits for the answer; whether all make this step.
@@ -168,10 +167,8 @@ class _Pass:
         Raises:
             RuntimeError: on every rank: see `lockstep`.
         """
-        has, ran_out, failed, last, first = self._answer()
-        if last != -first:
-            where = f"step {self._step} of pass {self._number} with end={self._end!r}"
-            raise RuntimeError(f"ranks are not at the same step; {self._ranks.say(where)}")
+        self._question.check()
+        has, ran_out, failed = self._question.answer()[:3]
         if failed:
             error = self._error
             told = self._ranks.say(None if error is None else f"{type(error).__name__}: {error}")
@@ -186,7 +183,7 @@ class _Pass:
 
     def _finish_if_over(self) -> None:
         """Waits for the answer; if it is that nobody makes another step, the loader's pass is over too."""
-        has, ran_out, failed, last, first = self._answer()
+        has, ran_out, failed, last, first = self._question.answer()
         if self._over or failed or last != -first or not (ran_out if self._end == "shortest" else not has):
             return
         assert self._feed is not None
@@ -221,56 +218,3 @@ class _Pass:
             return None
         self._finish_if_over()
         return self._feed.state(before_last=self._ran_out and not self._over and self._step > 0)
-
-
-class _Ranks:
-    """The ranks that step together.
-
-    Args:
-        group: as for `lockstep`.
-    """
-
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
-        _, self._count = rank_in(group)
-        self._group, self._device = group, "cpu"
-        if self._count > 1 and group is None:
-            self._group = _own_group()
-        elif self._count > 1:
-            backends = dist.get_backend_config(group)
-            self._device = "cpu" if "cpu:" in backends else backends.partition(":")[0]
-
-    def most(self, numbers: list[int]) -> Callable[[], list[int]]:
-        """Asks for the greatest of all ranks' numbers at each place; returns what waits for the answer."""
-        if self._count == 1:
-            return lambda: numbers
-        tensor = torch.tensor(numbers, dtype=torch.int64).to(self._device)
-        work = dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._group, async_op=True)
-        found: list[int] = []
-
-        def answer() -> list[int]:
-            if not found:
-                work.wait()
-                found.extend(tensor.tolist())
-            return found
-
-        return answer
-
-    def say(self, word: str | None) -> str:
-        """What all ranks that have something to say say; all must call it."""
-        words: list[Any] = [word]
-        if self._count > 1:
-            words = [None] * self._count
-            dist.all_gather_object(words, word, group=self._group)
-        return ", ".join(f"rank {rank}: {told}" for rank, told in enumerate(words) if told is not None)
-
-
-_OWN: list[weakref.ref[Any]] = []  # the default group, and ours beside it; torch holds both until it destroys them
-
-
-def _own_group() -> Any:
-    """A gloo group of all ranks: its collectives go past the device and its streams, and meet nobody else's."""
-    world, own = (ref() for ref in _OWN) if _OWN else (None, None)
-    if world is None or own is None or world is not dist.group.WORLD:
-        own = dist.new_group(backend="gloo")
-        _OWN[:] = [weakref.ref(dist.group.WORLD), weakref.ref(own)]
-    return own

@@ -1,7 +1,5 @@
 """Lockstep in real process groups: unlike numbers of batches, the same number of steps, and nobody waits for ever."""
 
-import itertools
-
 import lockstep_jobs as jobs
 import pytest
 from launch import run_ranks
@@ -43,11 +41,13 @@ def test_the_modes_hold_after_a_filter_before_the_split_and_lockstep_evens_one_b
 ):
     ranks = run_ranks(jobs.filtered, num_replicas, tmp_path, num_workers)
     kept = [number for number in range(61) if jobs.is_kept(number)]
+    n = len(kept)
+    assert n % 2 > 0
+    assert n % 3 > 0
     for uneven in ("pad", "drop", "keep"):
-        lengths = {"pad": -(-31 // num_replicas), "drop": 31 // num_replicas}
+        total = {"pad": n + -n % num_replicas, "drop": n - n % num_replicas, "keep": n}[uneven]
         for rank, found in enumerate(ranks):
-            due = kept[rank::num_replicas][: lengths.get(uneven)]
-            due += [kept[len(due) * num_replicas + rank - 31]] * (lengths.get(uneven, len(due)) - len(due))
+            due = [kept[position % n] for position in range(rank, total, num_replicas)]
             assert found[uneven] == [due[at : at + 3] for at in range(0, len(due), 3)]
 
     counts = [len(found["all"]) for found in ranks]
@@ -62,9 +62,9 @@ def test_the_modes_hold_after_a_filter_before_the_split_and_lockstep_evens_one_b
 
 @pytest.mark.parametrize("num_replicas", [2, 3])
 def test_what_goes_wrong_on_one_rank_ends_the_loop_on_all_and_names_it(num_replicas, tmp_path):
-    where = {end: f"step 0 of pass 1 with end={end!r}" for end in ("shortest", "longest")}
+    where = {end: f"step 0 of pass 6 with end={end!r}" for end in ("shortest", "longest")}
     others = "".join(f", rank {rank}: {where['longest']}" for rank in range(1, num_replicas))
-    steps = "".join(f", rank {rank}: step 3 of pass 1 with end='shortest'" for rank in range(1, num_replicas))
+    steps = "".join(f", rank {rank}: step 3 of pass 7 with end='shortest'" for rank in range(1, num_replicas))
     for rank, (found, own) in enumerate(run_ranks(jobs.go_wrong, num_replicas, tmp_path)):
 
         def failed(what, told, rank=rank):
@@ -79,19 +79,46 @@ def test_what_goes_wrong_on_one_rank_ends_the_loop_on_all_and_names_it(num_repli
         assert found["no batch, shortest"] == (0, None)
         told = f"ranks are not at the same step; rank 0: {where['shortest']}{others}"
         assert found["other ends"] == (0, ("RuntimeError", told))
-        told = f"ranks are not at the same step; rank 0: step 0 of pass 2 with end='shortest'{steps}"
+        told = f"ranks are not at the same step; rank 0: step 0 of pass 8 with end='shortest'{steps}"
         assert found["other steps"] == ("RuntimeError", told)
         assert own == num_replicas
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("end", ["shortest", "longest"])
+@pytest.mark.parametrize(("end", "num_workers"), [("shortest", 0), ("longest", 0), ("longest", 2)])
 def test_a_state_is_of_what_was_given_and_not_of_what_was_fetched(end, num_workers, tmp_path):
-    for stop in (1, 3):
-        for whole, _, seen, rest, epoch in run_ranks(jobs.stopped_after, 2, tmp_path, end, stop, num_workers, 61):
-            assert len(whole) > 4
-            assert seen == whole[:stop]
-            assert [batch for batch in rest if batch != rest[0]] == [b for b in whole[stop:] if b not in (rest[0], whole[0])]
-            assert len(rest) == len(whole) - stop
-            assert rest[0] == whole[stop]
+    stops = {"shortest": [1, 3, 4], "longest": [2, 6, 10]}[end]
+    ranks = run_ranks(jobs.stopped_after, 2, tmp_path, stops, end, num_workers)
+    assert [len(own) for own, _ in ranks] == [4, 10]
+    for own, found in ranks:
+        steps = stops[-1]
+        for stop, (seen, rest, epoch) in zip(stops, found, strict=True):
+            assert seen == (own + steps * own[:1])[:stop]
+            if stop == steps:  # the epoch is over, and it goes on with the next
+                assert (len(rest), epoch) == (steps, 4)
+                assert rest[: len(own)] == [[1000 + number for number in batch] for batch in own[:steps]]
+                continue
+            left = own[stop:] or own[-1:]  # a rank that has run out begins with its last batch again
+            assert rest == (left + steps * left[:1])[: steps - stop]
             assert epoch == 3
+
+
+def test_a_ledger_counts_what_was_given_and_says_what_was_fetched_for_nobody(tmp_path):
+    first = "every one of the 2 samples up to position 2 exactly once, 0 padded draws"
+    second = "every one of the 4 samples up to position 4 exactly once, 0 padded draws"
+    short, whole = (
+        "4 of the 5 samples exactly once, 0 padded draws, 1 dropped",
+        "every one of the 5 samples exactly once, 0 padded draws",
+    )
+    for rank, reports in enumerate(run_ranks(jobs.with_a_ledger, 2, tmp_path, "shortest")):
+        assert reports == 2 * [first, short, (short, 1 - rank, 0)]
+    for rank, reports in enumerate(run_ranks(jobs.with_a_ledger, 2, tmp_path, "longest")):
+        assert reports == 2 * [first, second, whole, (whole, 0, rank)]
+
+
+def test_the_state_of_a_loader_of_others_is_also_of_what_was_given(tmp_path):
+    for rank, (batches, left) in enumerate(run_ranks(jobs.others_loaders, 2, tmp_path)):
+        sampler = DistributedSampler(range(13), 2, rank, uneven="keep")
+        sampler.set_epoch(2)
+        ids = list(sampler)  # 7 on rank 0, and 6 on rank 1
+        assert batches == [ids[at : at + 2] for at in (0, 2, 4)]
+        assert left[:2] == [batches[1:], batches[2:]]
