@@ -217,4 +217,5 @@ class _Pass:
         if self._feed is None:
             return None
         self._finish_if_over()
-        return self._feed.state(before_last=self._ran_out and not self._over and self._step > 0)
+        given_again = self._end == "longest" and self._ran_out and not self._over
+        return self._feed.state(before_last=given_again and self._step > 0)

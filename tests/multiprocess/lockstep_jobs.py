@@ -69,10 +69,11 @@ def given(batches):
 def to_both_ends():
     found = {}
     for end in ("shortest", "longest"):
-        steps = lockstep(lists(), end=end)
         for _ in range(2):
-            found[end] = list(steps), steps.dropped, steps.padded
-    return found
+            steps = lockstep(lists(), end=end)
+            for _ in range(2):
+                found[end] = list(steps), steps.dropped, steps.padded
+    return found, dist.get_pg_count()
 
 
 def leave_and_come_again():
@@ -119,6 +120,25 @@ def filtered(num_workers):
         dataset = ShardedIterable(Kept(61), batch_size=3, uneven=uneven)
         found[uneven] = given(DataLoader(dataset, 3, num_workers=num_workers))
     return found
+
+
+def shards_of_hugging_face(num_workers):
+    """Six shards of 3, 4, ..., 8 rows, dealt whole: 15 rows on rank 0 and 18 on rank 1."""
+    from datasets import IterableDataset as HuggingFace
+
+    rows = HuggingFace.from_generator(rows_of, gen_kwargs={"shards": list(range(6))})
+    loader = DataLoader(ShardedIterable(rows, batch_size=2, by="shards", uneven="keep"), 2, num_workers=num_workers)
+    found = []
+    for end in ("shortest", "longest"):
+        steps = lockstep(loader, end=end)
+        steps.set_epoch(0)
+        found.append(([batch["id"].tolist() for batch in steps], steps.dropped, steps.padded))
+    return found
+
+
+def rows_of(shards):
+    for shard in shards:
+        yield from ({"id": 10 * shard + row} for row in range(3 + shard))
 
 
 def raised(call):

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.multiprocess
 @pytest.mark.parametrize("num_replicas", [2, 3])
 def test_all_ranks_make_as_many_steps_as_the_one_with_fewest_or_with_most_batches(num_replicas, tmp_path):
     counts = jobs.COUNTS[:num_replicas]
-    for rank, found in enumerate(run_ranks(jobs.to_both_ends, num_replicas, tmp_path)):
+    for rank, (found, groups) in enumerate(run_ranks(jobs.to_both_ends, num_replicas, tmp_path)):
+        assert groups == 2  # the default one, and one of lockstep's for all its loops
         own = [(rank, number) for number in range(counts[rank])]
         assert found["shortest"] == (own[: min(counts)], int(counts[rank] > min(counts)), 0)
         more = max(counts) - counts[rank]
@@ -58,6 +59,16 @@ def test_the_modes_hold_after_a_filter_before_the_split_and_lockstep_evens_one_b
         assert found["shortest"] == (batches[: min(counts)], 0)
         more = max(counts) - len(batches)
         assert found["longest"] == (batches + more * batches[:1], more)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_ranks_that_read_their_own_shards_of_a_hugging_face_dataset_make_as_many_steps(num_workers, tmp_path):
+    for rank, (shortest, longest) in enumerate(run_ranks(jobs.shards_of_hugging_face, 2, tmp_path, num_workers)):
+        ids = [row["id"] for row in jobs.rows_of(range(rank, 6, 2))]
+        batches = [ids[at : at + 2] for at in range(0, len(ids), 2)]
+        assert len(batches) == 8 + rank
+        assert shortest == (batches[:8], rank, 0)
+        assert longest == (batches + (1 - rank) * batches[:1], 0, 1 - rank)
 
 
 @pytest.mark.parametrize("num_replicas", [2, 3])
