@@ -102,6 +102,25 @@ def a_step_ahead():
     return seen
 
 
+def train():
+    """DDP over unlike numbers of batches, with an evaluation in lockstep within the training loop."""
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    found = []
+    for end in ("shortest", "longest"):
+        steps, evaluated = lockstep(lists(), end=end), 0
+        seen = []
+        for batch in steps:
+            optimizer.zero_grad()
+            model(torch.tensor([batch], dtype=torch.float32)).sum().backward()
+            optimizer.step()
+            seen.append(batch)
+            evaluated += len(list(lockstep(lists(), end=end)))
+        found.append((len(seen), evaluated))
+    return found, [parameter.detach().flatten().tolist() for parameter in model.parameters()]
+
+
 def in_groups():
     """Ranks 0 and 1 step together, and rank 2 on its own."""
     pair, alone = dist.new_group([0, 1]), dist.new_group([2])

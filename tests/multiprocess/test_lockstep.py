@@ -31,6 +31,12 @@ def test_a_rank_in_its_next_step_has_not_waited_for_others_to_end_theirs(tmp_pat
     assert run_ranks(jobs.a_step_ahead, 2, tmp_path) == [[(rank, number) for number in range(3)] for rank in range(2)]
 
 
+def test_ddp_trains_in_lockstep_and_evaluates_within(tmp_path):
+    ranks = run_ranks(jobs.train, 3, tmp_path)
+    assert ranks[0] == ranks[1] == ranks[2]
+    assert ranks[0][0] == [(3, 9), (5, 25)]
+
+
 def test_only_the_ranks_of_a_group_step_together(tmp_path):
     steps = run_ranks(jobs.in_groups, 3, tmp_path)
     assert [len(batches) for batches in steps] == [3, 3, 4]
