@@ -1,6 +1,6 @@
 """fastshard: the order in which data-parallel training sees its samples: exact, instant, provable."""
 
-from fastshard import orders
+from fastshard import ddp, orders
 from fastshard._version import __version__
 from fastshard._warnings import (
     EmptyRankWarning,
@@ -51,6 +51,7 @@ __all__ = [
     "UnshardedWarning",
     "WeightedDistributedSampler",
     "__version__",
+    "ddp",
     "install",
     "orders",
     "uninstall",

@@ -109,13 +109,25 @@ class Delivering(Iterator[Any]):
 
     def __next__(self) -> Any:
         try:
+            batch = self.fetch()
+        except StopIteration:
+            self.end()
+            raise
+        self.give(batch)
+        return batch
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """What was handed out so far."""
+        return self._deliveries
+
+    def fetch(self) -> Any:
+        """The next batch, which is not counted before `give`. Who fetches ahead gives in the same order."""
+        try:
             batch = self._first() if self._next is None else self._next()
             if self._deliveries.changed_to is not None or self._deliveries.overtaken_by is not None:
                 self._deliveries.check()
         except StopIteration:
-            self._deliveries.ended = True
-            if self._recorder is not None:
-                self._recorder.end()
             raise
         except EpochChangedError as error:
             self._next = partial(_raise_again, str(error))  # the sampler's iterator is at its end; the pass is not
@@ -123,6 +135,10 @@ class Delivering(Iterator[Any]):
         except BaseException:
             self._count_lost()
             raise
+        return batch
+
+    def give(self, batch: Any) -> None:
+        """Counts a batch that was fetched as handed out."""
         deliveries = self._deliveries
         deliveries.batches += 1
         if deliveries.batches == self._all:
@@ -131,7 +147,18 @@ class Delivering(Iterator[Any]):
             self._handed.source, self._handed.which = self._source, self._pass
         if self._recorder is not None:
             self._recorder.record(batch)
-        return batch
+
+    def end(self, left: Any = None) -> None:
+        """Says that the pass is over.
+
+        Args:
+            left: a batch that was fetched and that nobody gets; None if there is none.
+        """
+        self._deliveries.ended = True
+        if self._recorder is not None:
+            if left is not None:
+                self._recorder.drop(left)
+            self._recorder.end()
 
     def _count_lost(self) -> None:
         """A batch that could not be made is passed over: torch goes on with the one after it, and so does a resume."""

@@ -69,15 +69,25 @@ class Recorder:
 
     def record(self, batch: Any) -> None:
         """Records the next batch."""
+        ids, padding = self._next(batch)
+        self._ledger.record(ids, padding)
+        if self._batch > self._last:
+            self._drop_if_over()
+
+    def drop(self, batch: Any) -> None:
+        """Records the next batch as one that nobody gets."""
+        ids, padding = self._next(batch)
+        self._ledger.drop(ids[: len(ids) - padding])
+
+    def _next(self, batch: Any) -> tuple[Any, int]:
+        """Ids of the next batch, and how many of them are padding."""
         ids = self._kept.popleft() if isinstance(self._kept, deque) else self._kept(batch)
         padding = 0
         if self._batch >= self._last:  # padding is at the end; where nobody knows that, it may be here
             assert self._began is not None
             padding = self._source.padding_in(self._began, self._batch)
         self._batch += 1
-        self._ledger.record(_as_ids(ids), padding)
-        if self._batch > self._last:
-            self._drop_if_over()
+        return _as_ids(ids), padding
 
     def end(self) -> None:
         """Says that the pass has come to its end."""

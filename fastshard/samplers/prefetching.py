@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch.utils.data import dataloader as torch_dataloader
@@ -41,6 +43,16 @@ class Deliveries:
     def count(self) -> int:
         """The batches; after the end 2^63 - 1, for others may get more."""
         return _check.MAX_LENGTH if self.ended else self.batches
+
+    @contextmanager
+    def rewound(self, batches: int) -> Iterator[None]:
+        """In this context, so many of the batches that were handed out last are not."""
+        now = self.batches, self.ended
+        self.batches, self.ended = self.batches - batches, self.ended and not batches
+        try:
+            yield
+        finally:
+            self.batches, self.ended = now
 
     def change_to(self, epoch: int) -> None:
         """Whoever takes a batch that is left gets EpochChangedError, unless the change is taken back."""
