@@ -2,9 +2,9 @@
 
     torchrun ... elastic_training.py FOLDER LAUNCH NUM_WORKERS CONTEXT
 
-FOLDER/plan.json says what to train and when to be killed: by "LAUNCH.RESTART" the rank that kills itself, in which of
-its steps, and at which point of it. Each rank appends what it does to FOLDER/rankR.jsonl, a line with one write, so
-that a kill leaves whole lines.
+FOLDER/plan.json says what to train on (samples, or shards of them) and when to be killed: by "LAUNCH.RESTART" the rank
+that kills itself, in which of its steps, and at which point of it. Each rank appends what it does to
+FOLDER/rankR.jsonl, a line with one write, so that a kill leaves whole lines.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from small_training import flat, make_model
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from fastshard import DataLoader, DistributedSampler, Ledger
 
@@ -39,6 +39,12 @@ class Digits(Dataset):
 
     def __getitem__(self, index):
         return index, self.images[index], self.labels[index]
+
+
+def scaled(samples):
+    """A collate_fn that makes of images in shards what Digits has."""
+    index, images, labels = default_collate(samples)
+    return index, images.flatten(1).double() / 16, labels
 
 
 def die_with(parent, worker):  # noqa: ARG001
@@ -60,16 +66,24 @@ class Run:
         self.model = make_model(0, torch.float64)
         self.momentum = [torch.zeros_like(parameter) for parameter in self.model.parameters()]
         self.ledger = Ledger(exact=True)
-        dataset = Digits(folder, self.plan["length"])
-        self.loader = DataLoader(
-            dataset,
+        self.loader = self.make_loader(
             self.plan["global_batch"] // self.num_replicas,
-            sampler=DistributedSampler(dataset, seed=7),
             num_workers=num_workers,
             multiprocessing_context=context if num_workers else None,
             worker_init_fn=partial(die_with, os.getpid()),
             ledger=self.ledger,
         )
+
+    def make_loader(self, batch_size, **options):
+        if not self.plan["shards"]:
+            dataset = Digits(self.folder, self.plan["length"])
+            return DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset, seed=7), **options)
+        from digit_shards import STAGES  # here, because webdataset's import takes its time in each restart
+
+        from fastshard.webdataset import ShardedWebDataset
+
+        dataset = ShardedWebDataset(self.plan["shards"], batch_size=batch_size, stages=STAGES, seed=7, progress=False)
+        return DataLoader(dataset, batch_size, collate_fn=scaled, ids=lambda batch: batch[0], **options)
 
     def write(self, **what):
         os.write(self.log, (json.dumps({"run": self.name, "replicas": self.num_replicas, **what}) + "\n").encode())
