@@ -37,7 +37,7 @@ def kills_at_random(launches, context):
     return schedule
 
 
-def run_job(folder, launches, schedule, context, epochs, shards=()):
+def run_job(folder, launches, schedule, context, epochs, source="sampler", shards=()):
     """Runs `launches`, each a world size, how often it is killed, and its workers, in turn; the last one to its end.
 
     Returns what each rank wrote: its lines, in their order.
@@ -46,6 +46,7 @@ def run_job(folder, launches, schedule, context, epochs, shards=()):
     torch.save((digits.images, digits.labels), folder / "digits.pt")
     plan = {
         "length": LENGTH,
+        "source": source,
         "shards": shards,
         "global_batch": GLOBAL_BATCH,
         "save_every": SAVE_EVERY,
@@ -135,18 +136,22 @@ def check_history(ranks, epochs, order_of, deal):
     return len(repeated)
 
 
-def check_job(ranks, launches, epochs, order_of, deal):
-    """Holds a job's history, and what its ledger said, against what must have been."""
+def check_job(ranks, launches, epochs, order, deal):
+    """Holds a job's history, and how it ended, against what must have been."""
     assert sum("kill" in line for lines in ranks for line in lines) == sum(kills for _, kills, _ in launches)
-    check_history(ranks, epochs, order_of, deal)
+    check_history(ranks, epochs, lambda epoch: order.indices(epoch).tolist(), deal)
+    ended = [line["end"] for lines in ranks for line in lines if "end" in line]
+    assert len(ended) == launches[-1][0]
+    assert len(set(ended)) == 1
+
+
+def check_reports(ranks, epochs):
+    """Holds what the ledger said against what must have been."""
     reports = {line["verified"]: line["report"] for line in ranks[0] if "verified" in line}
     padding = {0: "0 padded draws", 1: "1 padded draw"}
     assert sorted(reports) == list(range(epochs))
     for report in reports.values():
         assert report in {f"every one of the {LENGTH} samples exactly once, {text}" for text in padding.values()}
-    ended = [line["end"] for lines in ranks for line in lines if "end" in line]
-    assert len(ended) == launches[-1][0]
-    assert len(set(ended)) == 1
 
 
 @pytest.mark.parametrize(
@@ -160,10 +165,12 @@ def check_job(ranks, launches, epochs, order_of, deal):
 )
 def test_a_job_that_is_killed_again_and_again_trains_on_every_sample_once_an_epoch(tmp_path, launches, context, epochs):
     ranks = run_job(tmp_path, launches, kills_at_random(launches, context), context, epochs)
-    check_job(ranks, launches, epochs, lambda epoch: orders.Shuffled(LENGTH, 7).indices(epoch).tolist(), deal_by_stride)
+    check_job(ranks, launches, epochs, orders.Shuffled(LENGTH, 7), deal_by_stride)
+    check_reports(ranks, epochs)
 
 
-def test_a_job_that_reads_shards_is_killed_in_mid_epoch_and_goes_on_with_other_ranks_and_workers(tmp_path):
+@pytest.mark.parametrize("source", ["shards", "iterable"])
+def test_a_job_that_reads_a_stream_is_killed_in_mid_epoch_and_goes_on_with_other_ranks_and_workers(tmp_path, source):
     shards = write_digit_shards(tmp_path / "shards", LENGTH, 7)
     launches = [(2, 1, 2), (4, 1, 0), (1, 2, 3), (2, 1, 1)]
     schedule = {
@@ -173,9 +180,13 @@ def test_a_job_that_reads_shards_is_killed_in_mid_epoch_and_goes_on_with_other_r
         "2.1": [0, 4, "after the save"],
         "3.0": [1, 6, "before the step"],
     }
-    ranks = run_job(tmp_path, launches, schedule, "fork", 2, shards)
+    ranks = run_job(tmp_path, launches, schedule, "fork", 2, source, shards)
     assert starts_of(ranks) == {
         "0.0": [0, 0], "1.0": [0, 48], "2.0": [0, 96], "2.1": [0, 96], "3.0": [0, 144], "3.1": [1, 16]
     }  # fmt: skip
+    if source == "iterable":
+        check_job(ranks, launches, 2, orders.Shuffled(LENGTH, 7), deal_by_stride)
+        return
     order = orders.BlockShuffled(TarIndex.build(shards, progress=False).samples_per_shard, 7, 8)
-    check_job(ranks, launches, 2, lambda epoch: order.indices(epoch).tolist(), deal_in_runs)
+    check_job(ranks, launches, 2, order, deal_in_runs)
+    check_reports(ranks, 2)
