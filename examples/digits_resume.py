@@ -22,15 +22,12 @@ from fastshard import DataLoader, DistributedSampler, Ledger
 
 
 class Job:
-    """Everything that a checkpoint holds."""
+    """Everything that a checkpoint holds: the model, the optimizer, and the loader with its ledger."""
 
-    def __init__(self, dataset, batch_size, num_workers, path, device):
-        self.path, self.device = path, device
+    def __init__(self, loader, path, device):
+        self.loader, self.path, self.device = loader, path, device
         self.model = DistributedDataParallel(make_model().to(device))
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=3e-3)
-        self.ledger = Ledger()
-        sampler = DistributedSampler(dataset, seed=0)
-        self.loader = DataLoader(dataset, batch_size, sampler=sampler, num_workers=num_workers, ledger=self.ledger)
 
     def step(self, images, labels):
         """Trains on one batch."""
@@ -41,7 +38,7 @@ class Job:
 
     def save(self):
         """Writes a checkpoint. All ranks call it after the same step."""
-        self.ledger.gather()  # rank 0 writes for all, so it has to know what all have drawn
+        self.loader.ledger.gather()  # rank 0 writes for all, so it has to know what all have drawn
         if dist.get_rank() != 0:
             return
         new = self.path.with_suffix(".new")
@@ -68,10 +65,37 @@ class Job:
             epoch, consumed = state["loader"]["epoch"], state["loader"]["consumed"]
             print(f"goes on in epoch {epoch} after {consumed:,} samples", flush=True)
 
+    def train(self, options):
+        """Trains to the end, or until it is stopped; returns whether it came to the end."""
+        steps = 0
+        for epoch in range(self.loader.epoch, options.epochs):
+            self.loader.set_epoch(epoch)  # of the epoch that was loaded, the loader gives what is left
+            for _, images, labels in self.loader:
+                self.step(images, labels)
+                steps += 1
+                if steps % options.save_every == 0:
+                    self.save()
+                if steps == options.stop_after_steps:
+                    return False
+            report = self.loader.ledger.verify()
+            if dist.get_rank() == 0:
+                print(f"epoch {epoch}: {report}", flush=True)
+            self.save()
+        return True
 
-def main():
-    """Trains from the checkpoint to the end, or until it is stopped; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    def run(self, options, test_set, batch_size):
+        """Trains from the checkpoint, and tests unless it is stopped."""
+        self.load()
+        if self.train(options):
+            correct, total = count_correct(self.model.module, test_set, batch_size, self.device)
+            if dist.get_rank() == 0:
+                print(f"test accuracy: {correct}/{total} = {correct / total:.2%}")
+        dist.destroy_process_group()
+
+
+def make_parser(description):
+    """Returns the parser of the options that a job has wherever its samples come from."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--global-batch", type=int, default=32, help="samples per step of all ranks together")
     parser.add_argument("--num-workers", type=int, default=0, help="may be another number after each stop")
@@ -79,9 +103,12 @@ def main():
     parser.add_argument(
         "--stop-after-steps", type=int, metavar="STEPS", help="end then, as if preempted, without saving"
     )
-    parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="where all ranks find it")
-    options = parser.parse_args()
+    return parser
 
+
+def start(parser):
+    """Joins the other processes; returns the options, the samples per step on each rank, and this one's device."""
+    options = parser.parse_args()
     device = start_process_group()
     batch_size, left = divmod(options.global_batch, dist.get_world_size())
     if left:
@@ -89,29 +116,18 @@ def main():
             f"--global-batch must be a multiple of the {dist.get_world_size()} ranks, got {options.global_batch}"
         )
     torch.manual_seed(0)
-    train_set, test_set = load_data()
-    job = Job(train_set, batch_size, options.num_workers, options.checkpoint, device)
-    job.load()
+    return options, batch_size, device
 
-    steps = 0
-    for epoch in range(job.loader.epoch, options.epochs):
-        job.loader.set_epoch(epoch)  # of the epoch that was loaded, the loader gives what is left
-        for _, images, labels in job.loader:
-            job.step(images, labels)
-            steps += 1
-            if steps % options.save_every == 0:
-                job.save()
-            if steps == options.stop_after_steps:
-                dist.destroy_process_group()
-                return 0
-        report = job.ledger.verify()
-        if dist.get_rank() == 0:
-            print(f"epoch {epoch}: {report}", flush=True)
-        job.save()
-    correct, total = count_correct(job.model.module, test_set, batch_size, device)
-    if dist.get_rank() == 0:
-        print(f"test accuracy: {correct}/{total} = {correct / total:.2%}")
-    dist.destroy_process_group()
+
+def main():
+    """Trains from the checkpoint to the end, or until it is stopped; returns the exit status."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="where all ranks find it")
+    options, batch_size, device = start(parser)
+    train_set, test_set = load_data()
+    sampler, workers = DistributedSampler(train_set, seed=0), options.num_workers
+    loader = DataLoader(train_set, batch_size, sampler=sampler, num_workers=workers, ledger=Ledger())
+    Job(loader, options.checkpoint, device).run(options, test_set, batch_size)
     return 0
 
 

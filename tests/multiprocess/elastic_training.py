@@ -2,9 +2,9 @@
 
     torchrun ... elastic_training.py FOLDER LAUNCH NUM_WORKERS CONTEXT
 
-FOLDER/plan.json says what to train and when to be killed: by "LAUNCH.RESTART" the rank that kills itself, in which of
-its steps, and at which point of it. Each rank appends what it does to FOLDER/rankR.jsonl, a line with one write, so
-that a kill leaves whole lines.
+FOLDER/plan.json says where samples come from (a sampler, shards, an iterable), and when to be killed: by
+"LAUNCH.RESTART" the rank that kills itself, in which of its steps, and at which point of it. Each rank appends what it
+does to FOLDER/rankR.jsonl, a line with one write, so that a kill leaves whole lines.
 """
 
 import ctypes
@@ -21,9 +21,9 @@ import torch
 import torch.distributed as dist
 from small_training import flat, make_model
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
-from fastshard import DataLoader, DistributedSampler, Ledger
+from fastshard import DataLoader, DistributedSampler, Ledger, ShardedIterable, orders
 
 POINTS = ("before the step", "before the save", "in the save", "after the save")
 
@@ -39,6 +39,26 @@ class Digits(Dataset):
 
     def __getitem__(self, index):
         return index, self.images[index], self.labels[index]
+
+
+class InOrder:
+    """The samples of a dataset in the sampler's order, for who may not ask how many they are."""
+
+    def __init__(self, dataset):
+        self.dataset, self.epoch = dataset, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        ids = orders.Shuffled(len(self.dataset), 7).indices(self.epoch).tolist()
+        return (self.dataset[id_] for id_ in ids)
+
+
+def scaled(samples):
+    """A collate_fn that makes of images in shards what Digits has."""
+    index, images, labels = default_collate(samples)
+    return index, images.flatten(1).double() / 16, labels
 
 
 def die_with(parent, worker):  # noqa: ARG001
@@ -59,17 +79,27 @@ class Run:
         self.log = os.open(folder / f"rank{self.rank}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self.model = make_model(0, torch.float64)
         self.momentum = [torch.zeros_like(parameter) for parameter in self.model.parameters()]
-        self.ledger = Ledger(exact=True)
-        dataset = Digits(folder, self.plan["length"])
-        self.loader = DataLoader(
-            dataset,
+        self.ledger = None if self.plan["source"] == "iterable" else Ledger(exact=True)  # whose length nobody knows
+        self.loader = self.make_loader(
             self.plan["global_batch"] // self.num_replicas,
-            sampler=DistributedSampler(dataset, seed=7),
             num_workers=num_workers,
             multiprocessing_context=context if num_workers else None,
             worker_init_fn=partial(die_with, os.getpid()),
             ledger=self.ledger,
         )
+
+    def make_loader(self, batch_size, **options):
+        digits = Digits(self.folder, self.plan["length"])
+        if self.plan["source"] == "sampler":
+            return DataLoader(digits, batch_size, sampler=DistributedSampler(digits, seed=7), **options)
+        if self.plan["source"] == "iterable":
+            return DataLoader(ShardedIterable(InOrder(digits), batch_size=batch_size), batch_size, **options)
+        from digit_shards import STAGES  # here, because webdataset's import takes its time in each restart
+
+        from fastshard.webdataset import ShardedWebDataset
+
+        dataset = ShardedWebDataset(self.plan["shards"], batch_size=batch_size, stages=STAGES, seed=7, progress=False)
+        return DataLoader(dataset, batch_size, collate_fn=scaled, ids=lambda batch: batch[0], **options)
 
     def write(self, **what):
         os.write(self.log, (json.dumps({"run": self.name, "replicas": self.num_replicas, **what}) + "\n").encode())
@@ -79,8 +109,13 @@ class Run:
             self.write(kill=point)
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def place(self, state):
+        """Epoch and consumed; of an iterable's epoch that is over the state does not know how many samples it had."""
+        return state["epoch"], min(state["consumed"], self.plan["length"])
+
     def save(self, steps):
-        self.ledger.gather()
+        if self.ledger:
+            self.ledger.gather()
         if self.rank == 0:
             new = self.folder / "checkpoint.new"
             state = {
@@ -92,7 +127,7 @@ class Run:
                 torch.save(state, file)
             self.reach(steps, "in the save")
             new.replace(self.folder / "checkpoint")
-            self.write(saved=[state["loader"]["epoch"], state["loader"]["consumed"]])
+            self.write(saved=self.place(state["loader"]))
 
     def load(self):
         path = self.folder / "checkpoint"
@@ -101,9 +136,9 @@ class Run:
             self.model.load_state_dict(state["model"])
             self.momentum = state["momentum"]
             self.loader.load_state_dict(state["loader"])
-        state = self.loader.state_dict()
-        self.write(begin=[state["epoch"], state["consumed"]])
-        return state["epoch"]
+        place = self.place(self.loader.state_dict())
+        self.write(begin=place)
+        return place[0]
 
     def step(self, images, labels):
         """By hand: DistributedDataParallel and torch.optim import what takes longer than all the rest of a restart."""
@@ -124,12 +159,13 @@ class Run:
                 steps += 1
                 self.reach(steps, "before the step")
                 self.step(images, labels)
-                self.write(epoch=epoch, consumed=self.loader.state_dict()["consumed"], ids=index.tolist())
+                self.write(epoch=epoch, consumed=self.place(self.loader.state_dict())[1], ids=index.tolist())
                 self.reach(steps, "before the save")
                 if steps % self.plan["save_every"] == 0:
                     self.save(steps)
                 self.reach(steps, "after the save")
-            self.write(verified=epoch, report=str(self.ledger.verify()))
+            if self.ledger:
+                self.write(verified=epoch, report=str(self.ledger.verify()))
             self.save(steps)
         self.write(end=flat(self.model).sum().item())
 

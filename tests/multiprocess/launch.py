@@ -26,7 +26,9 @@ GRACE_S = 15
 
 # Ranks are forked from a server that has imported these, because their import takes 15 s of a core for each process.
 # The server has no state but its imports, and no threads.
-multiprocessing.set_forkserver_preload(["torch._dynamo", "torch.nn.parallel", "sklearn.datasets", "fastshard"])
+multiprocessing.set_forkserver_preload(
+    ["torch._dynamo", "torch.nn.parallel", "sklearn.datasets", "webdataset", "PIL.PngImagePlugin", "fastshard"]
+)
 
 
 def run_ranks(job, world_size, folder, *args, timeout_s=60):
@@ -92,6 +94,7 @@ def _run_rank(rank, job, world_size, folder, args, timeout_s):
         os.dup2(output.fileno(), stream)
     faulthandler.dump_traceback_later(timeout_s, exit=True, file=output)
     warnings.simplefilter("error")  # as in pytest's own process
+    warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)  # torch counts the cores
     # What Python 3.12 and newer think of DataLoader's workers, which are forked while gloo's threads run.
     warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
     torch.set_num_threads(1)

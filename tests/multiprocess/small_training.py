@@ -33,8 +33,10 @@ def make_optimizer(model):
 
 def step(model, optimizer, images, labels):
     optimizer.zero_grad()
-    nn.functional.cross_entropy(model(images), labels).backward()
+    loss = nn.functional.cross_entropy(model(images), labels)
+    loss.backward()
     optimizer.step()
+    return loss.item()
 
 
 def flat(model):
