@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from fastshard.webdataset.shard import DamagedIndexError, ShardIndex, Stamp
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+T = TypeVar("T")
 
 MAX_OPEN = 128
 """Saved indexes that one process keeps open: each holds a file descriptor."""
@@ -35,6 +37,7 @@ class Place:
     path: str = ""  # of the saved index
     checksum: int = 0
     held: ShardIndex | None = None  # where it isn't saved
+    unsaved: str = ""  # and why, if it should be
     tag: str = ""  # as in Stamp; "" where nobody knows it
 
 
@@ -57,7 +60,9 @@ class TarIndex:
     Attributes:
         urls: the shards that are in it.
         samples_per_shard: int64, one for each of `urls`.
+        paths: of the saved indexes, one for each of `urls`; "" where it is in memory alone.
         skipped: url and reason of each shard that was left out, with on_error="skip".
+        unsaved: url and reason of each shard whose index could not be saved anywhere.
 
     Example:
         >>> import io, tarfile, tempfile, fastshard.webdataset
@@ -77,6 +82,8 @@ class TarIndex:
         self.skipped = dict(skipped or {})
         self._open: dict[int, ShardIndex] = {}
         self.urls = [place.url for place in self._places]
+        self.paths = [place.path for place in self._places]
+        self.unsaved = {place.url: place.unsaved for place in self._places if place.unsaved}
         self.samples_per_shard = np.array([place.num_samples for place in self._places], np.int64)
         self._ends = np.cumsum(self.samples_per_shard)
         self._starts: list[int] = (self._ends - self.samples_per_shard).tolist()
@@ -114,7 +121,7 @@ class TarIndex:
         workers = 16 if any(map(sources.is_remote, names)) else os.cpu_count() or 1
         workers = workers if threads is None else _check.integer("threads", threads, 1, 1024)
         outcomes = []
-        with _in_threads(functools.partial(_load_or_make, cache=cache), names, workers) as coming:
+        with in_threads(functools.partial(_load_or_make, cache=cache), names, workers) as coming:
             for outcome in _with_bar(coming, len(names), _check.boolean("progress", progress)):
                 for note in outcome.notes:
                     warn(note, ShardWarning)
@@ -139,7 +146,7 @@ class TarIndex:
         names = sources.expand(urls)
         workers = 16 if any(map(sources.is_remote, names)) else 1
         outcomes = []
-        with _in_threads(functools.partial(_load, cache=cache), names, workers) as coming:
+        with in_threads(functools.partial(_load, cache=cache), names, workers) as coming:
             for outcome in coming:
                 if outcome.error:
                     raise outcome.error
@@ -285,14 +292,15 @@ def _load_or_make(url: str, cache: str | os.PathLike[str] | None) -> _Outcome:
 
 def _keep(url: str, index: ShardIndex, stamp: Stamp, cache: str | os.PathLike[str] | None) -> Place:
     """Saves an index at the best place that can be written, if there is one."""
-    data = saved.to_bytes(index, stamp)
+    data, reasons = saved.to_bytes(index, stamp), []
     for path in sources.places_of_index(url, cache):
         try:
             saved.save(data, path)
-        except OSError:
+        except OSError as error:
+            reasons.append(f"{path}: {error.strerror}")
             continue
         return Place(url, len(index), stamp.size, str(path.absolute()), saved.checksum_of(data), tag=stamp.tag)
-    return Place(url, len(index), stamp.size, held=index, tag=stamp.tag)
+    return Place(url, len(index), stamp.size, held=index, unsaved="; ".join(reasons), tag=stamp.tag)
 
 
 def _load(url: str, cache: str | os.PathLike[str] | None) -> _Outcome:
@@ -329,13 +337,16 @@ def _named(url: str, error: Exception) -> ShardError:
 
 
 @contextmanager
-def _in_threads(work: Callable[[str], _Outcome], names: list[str], threads: int) -> Iterator[Iterator[_Outcome]]:
-    """The outcomes in the order of names. After an error no shard is begun any more."""
-    pool = ThreadPoolExecutor(min(threads, len(names)), "fastshard-tar")
+def in_threads(work: Callable[[str], T], names: list[str], threads: int) -> Iterator[Iterator[T]]:
+    """What `work` makes of each name, in their order. After an error none is begun any more."""
+    pool, wait = ThreadPoolExecutor(min(threads, len(names)), "fastshard-tar"), True
     try:
         yield pool.map(work, names)
+    except KeyboardInterrupt:
+        wait = False  # for a read of a dead server or mount, which may never end
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait, cancel_futures=True)
 
 
 def _with_bar(coming: Iterator[_Outcome], total: int, progress: bool) -> Iterator[_Outcome]:

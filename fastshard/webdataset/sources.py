@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def read_headers(url: str) -> tuple[_core.TarIndexer, Stamp]:
 
 
 def _read_local(url: str) -> tuple[_core.TarIndexer, Stamp]:
+    stamp_of(url)  # to open a named pipe could take for ever
     with Path(url).open("rb", buffering=0) as file:
         stamp = _stamp(os.fstat(file.fileno()))
         indexer = _core.TarIndexer(stamp.size)
@@ -120,6 +122,8 @@ def _read_remote(url: str) -> tuple[_core.TarIndexer, Stamp]:
 
 
 def _stamp(status: os.stat_result) -> Stamp:
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is no regular file")
     return Stamp(status.st_size, f"mtime_ns={status.st_mtime_ns}")
 
 
