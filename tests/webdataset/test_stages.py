@@ -410,11 +410,13 @@ def test_two_splitters_of_one_kind_are_refused(urls, stages, what):
 
 def test_a_stream_of_ours_behind_another_is_refused(urls):
     inner = ShardedWebDataset(urls, progress=False, rank=0, num_replicas=2)
-    for source in (inner, wds.DataPipeline(inner)):
-        with pytest.raises(ValueError, match=r"a ShardedIterable stands .* ShardedIterable alone split: rank=0"):
-            list(ShardedIterable(source, rank=0, num_replicas=2))
+    with pytest.raises(TypeError, match="source must not be split already, got a ShardedWebDataset, which splits itself"):
+        ShardedIterable(inner, rank=0, num_replicas=2)
+    with pytest.raises(ValueError, match=r"a ShardedIterable stands .* ShardedIterable alone split: rank=0"):
+        list(ShardedIterable(wds.DataPipeline(inner), rank=0, num_replicas=2))
     whole = ShardedWebDataset(urls, progress=False, rank=0, num_replicas=1, shuffle=False)
-    assert numbers(ShardedIterable(whole, rank=1, num_replicas=2))[:3] == [1, 3, 5]
+    piped = ShardedIterable(wds.DataPipeline(whole), rank=1, num_replicas=2)
+    assert numbers(piped)[:3] == [1, 3, 5]
 
 
 def test_frameworks_that_split_by_rank_are_refused_unless_the_dataset_has_one(urls):
