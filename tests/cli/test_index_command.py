@@ -84,7 +84,7 @@ def test_the_indexes_of_others_are_written(folder, capsys, to, output):
         assert read_idx(written, urls).samples_per_shard.tolist() == [2, 3, 4]
     else:
         assert written == [f"{folder}/all.json"]
-        assert read_wids(written[0])[1] == (2, 3, 4)
+        assert read_wids(written[0])[1].tolist() == [2, 3, 4]
 
 
 def test_a_broken_shard_ends_the_command_or_is_left_out(folder, capsys):
