@@ -410,7 +410,9 @@ def test_two_splitters_of_one_kind_are_refused(urls, stages, what):
 
 def test_a_stream_of_ours_behind_another_is_refused(urls):
     inner = ShardedWebDataset(urls, progress=False, rank=0, num_replicas=2)
-    with pytest.raises(TypeError, match="source must not be split already, got a ShardedWebDataset, which splits itself"):
+    with pytest.raises(
+        TypeError, match="source must not be split already, got a ShardedWebDataset, which splits itself"
+    ):
         ShardedIterable(inner, rank=0, num_replicas=2)
     with pytest.raises(ValueError, match=r"a ShardedIterable stands .* ShardedIterable alone split: rank=0"):
         list(ShardedIterable(wds.DataPipeline(inner), rank=0, num_replicas=2))
